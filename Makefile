@@ -1,0 +1,48 @@
+# Each target makes its own virtual environment; all that it needs is Python 3.11 or newer, and make.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$p && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench soak docs clean help
+
+help:
+	@echo "make demo   find the best arm on the paper's instance, with a picture at the end"
+	@echo "make test   all tests, with coverage"
+	@echo "make lint   ruff and mypy"
+	@echo "make bench  the benchmarks: tables on screen, numbers in out/"
+	@echo "make soak   the long campaigns"
+	@echo "make docs   the documentation, in docs/_build/html"
+
+# One stamp per set of extras: a set is installed again when the project's requirements change.
+$(VENV)/.%: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "bestarm needs Python 3.11 or newer on the PATH (or: make PYTHON=/path/to/python)"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	@touch $@
+
+demo: $(VENV)/.report
+	@mkdir -p out
+	$(BIN)/bestarm run examples/target-detection.toml --seed 7 --plot out/demo.png
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --cov
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	@mkdir -p out
+	$(BIN)/python -m benchmarks
+
+soak: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto -m soak
+
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) out docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

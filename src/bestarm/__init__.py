@@ -1,0 +1,32 @@
+"""bestarm: which option is best, when sites can't pool their data, messages are dear, and some may lie."""
+
+from bestarm.audit import Verification, verify
+from bestarm.confidence import Radius, radius
+from bestarm.errors import InputError
+from bestarm.problem import Problem
+from bestarm.record import Record
+from bestarm.rewards import Bernoulli, Beta, Function, Recording, Table
+from bestarm.scenario import Scenario, load
+from bestarm.simulate import Interrupted, Progress, identify
+from bestarm.version import __version__
+
+__all__ = [
+    "Bernoulli",
+    "Beta",
+    "Function",
+    "InputError",
+    "Interrupted",
+    "Problem",
+    "Progress",
+    "Radius",
+    "Record",
+    "Recording",
+    "Scenario",
+    "Table",
+    "Verification",
+    "__version__",
+    "identify",
+    "load",
+    "radius",
+    "verify",
+]

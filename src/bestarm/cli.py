@@ -1,0 +1,354 @@
+"""The command line: one thin command a function. All text for people is made here."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Optional, get_type_hints
+
+import click
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from bestarm import audit
+from bestarm.errors import InputError
+from bestarm.protocol import METHODS
+from bestarm.protocol.verdict import REASONS
+from bestarm.record import Record
+from bestarm.rewards import Scale
+from bestarm.scenario import TEMPLATE, Scenario, load
+from bestarm.simulate import DEFAULT_METHOD, Interrupted, Progress, identify
+from bestarm.version import __version__
+
+OK, BAD_INPUT, UNDECIDED, NOT_VERIFIED, INTERRUPTED = 0, 2, 3, 4, 130
+MOST_ROWS = 20
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None)
+out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+
+ScenarioPath = Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="the scenario file")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
+
+
+def main() -> None:
+    """The `bestarm` command: runs it and turns errors into exit codes."""
+    as_json = "--json" in sys.argv[1:]
+    try:
+        code = app(standalone_mode=False)
+    except InputError as error:
+        _complain(str(error), as_json)
+        code = BAD_INPUT
+    except click.ClickException as error:
+        _complain(error.format_message(), as_json)
+        err.print('See "bestarm --help" or "bestarm COMMAND --help".')
+        code = BAD_INPUT
+    except (KeyboardInterrupt, click.Abort):
+        err.print("interrupted")
+        code = INTERRUPTED
+    sys.exit(code or OK)
+
+
+def _complain(message: str, as_json: bool) -> None:
+    err.print("error:", style="bold red", end=" ")
+    err.print(escape(message), soft_wrap=True)
+    if as_json:
+        print(json.dumps({"error": message}))
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"bestarm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="show the version")
+    ] = False,
+) -> None:
+    """Which option is best? Best-arm identification across sites that can't pool their data.
+
+    Exit codes: 0 identified or ok, 1 internal error, 2 bad input, 3 undecided, 4 verification failed,
+    130 interrupted.
+    """
+
+
+def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command one --key for each option of each method, with the help that the method declares."""
+    signature = inspect.signature(command, eval_str=True)
+    kept = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    added: dict[str, inspect.Parameter] = {}
+    for method in METHODS.values():
+        hints = get_type_hints(method.options)
+        for field in dataclasses.fields(method.options):
+            kind = next(
+                t for t in (bool, int, float, str) if t in (hints[field.name], *_members(hints[field.name]))
+            )
+            flag = "--" + field.name.replace("_", "-")
+            names = (
+                [f"{flag}/--no-{flag[2:]}"]
+                if kind is bool
+                else list(dict.fromkeys([flag, f"--{field.name}"]))
+            )
+            default = "no limit" if field.default is None else field.default
+            info = typer.Option(
+                *names, help=f"{field.metadata['help']} [default: {default}]", show_default=False
+            )
+            annotation = Annotated[Optional[kind], info]  # type: ignore[valid-type] # noqa: UP045
+            added[field.name] = inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+            )
+    parameters = [*kept, *added.values()]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    return getattr(hint, "__args__", ())
+
+
+@app.command()
+@with_options
+def run(
+    scenario: ScenarioPath,
+    method: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help=f"one of: {', '.join(METHODS)} [default: the scenario's, or {DEFAULT_METHOD}]"),
+    ] = None,
+    seed: Annotated[Optional[int], typer.Option(help="the same seed gives the same run")] = None,  # noqa: UP045
+    save: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--out", metavar="FILE.json", help="save the record here"),
+    ] = None,
+    plot: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE.png", help="save a picture of the intervals here (.png, .svg, .pdf)"),
+    ] = None,
+    as_json: Json = False,
+    **options: Any,
+) -> int:
+    """Run a scenario once, in process, and name the best arm. Keys given here win over the file's."""
+    chosen = {key: value for key, value in options.items() if value is not None}
+    loaded = load(scenario)
+    code = OK
+    try:
+        with _progress(quiet=as_json) as watch:
+            record = identify(loaded, method, seed=seed, watch=watch, **chosen)
+        if record.verdict.status == "undecided":
+            code = UNDECIDED
+    except Interrupted as stopped:
+        record, code = stopped.record, INTERRUPTED
+    if save is not None:
+        record.save(save)
+    if as_json:
+        print(json.dumps(record.to_dict()))
+    else:
+        show(record)
+    if plot is not None:
+        from bestarm.report import plots
+
+        plots.save(plots.intervals(record), str(plot))
+        if not as_json:
+            out.print(f"picture: {escape(str(plot))}")
+    return code
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """A progress bar on stderr once the work has taken two seconds; nothing where nobody looks."""
+    if quiet or not err.is_terminal:
+        yield None
+        return
+    bar = Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} clients have reported"),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+    )
+    task = bar.add_task("")
+    begun = time.monotonic()
+    started = False
+
+    def watch(progress: Progress) -> None:
+        nonlocal started
+        if not started and time.monotonic() - begun > 2.0:
+            bar.start()
+            started = True
+        if started:
+            text = f"{progress.pulls:,} pulls, {progress.rounds} rounds"
+            bar.update(task, description=text, completed=progress.reported, total=progress.clients)
+
+    try:
+        yield watch
+    finally:
+        if started:
+            bar.stop()
+
+
+def show(record: Record) -> None:
+    """Print a record for people."""
+    verdict = record.verdict
+    if verdict.status == "identified":
+        out.print(f"[bold green]{escape(verdict.arm or '')}[/] is the best arm.")
+        if verdict.mean is not None and verdict.interval is not None:
+            low, high = verdict.interval
+            out.print(f"Its mean is about {verdict.mean:.4g}, between {low:.4g} and {high:.4g}.")
+        within = f" or within {record.options['epsilon']:g} of it" if record.options.get("epsilon") else ""
+        out.print(f"The best arm{within}: wrong with probability at most {record.delta:g}.")
+    else:
+        out.print(f"[bold yellow]Undecided[/]: {REASONS[str(verdict.reason)]}.")
+        names = [escape(name) for name in verdict.candidates]
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        out.print(f"Still in the race: {', '.join(names[:8])}{more}.")
+        if verdict.gap is not None:
+            out.print(f"The leading one is at most {verdict.gap:.4g} from the best.")
+    for fault in record.proven_faulty:
+        text = f"Proven faulty: {fault['client']} in round {fault['round']}: {fault['reason']}."
+        out.print(escape(text), style="red")
+    _show_groups(record)
+    phase2 = max(record.rounds - 1, 0)
+    rounds = f"{record.rounds} rounds" if record.rounds != 1 else "1 round"
+    out.print(f"{rounds} (the Phase I reports, and {phase2} of Phase II)")
+    if record.pulls is not None:
+        p = record.pulls
+        out.print(
+            f"{p.total:,} pulls ({p.phase1:,} in Phase I, {p.phase2:,} in Phase II), "
+            f"at most {p.max_per_client:,} by one client"
+        )
+    out.print(f"{record.bits.up:,} bits up, {record.bits.down:,} bits down")
+    out.print(f"method {record.method}, seed {record.seed}", style="dim")
+
+
+def _show_groups(record: Record) -> None:
+    rows = record.verdict.certificate["server"]["rounds"]
+    if not rows:
+        return
+    scale = Scale(**record.problem["scale"])
+    last: dict[int, tuple[float, float, float]] = {}
+    fell: dict[int, int] = {}
+    for row in rows:
+        for j, mean, lower, upper in zip(row["group"], row["mean"], row["lower"], row["upper"], strict=True):
+            last[j] = (mean, lower, upper)
+        fell |= dict.fromkeys(row["out"], row["round"])
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for title, justify in (("group", "left"), ("mean", "right"), ("interval", "left"), ("", "left")):
+        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    ranked = sorted(last, key=lambda j: -last[j][1])
+    for j in ranked[:MOST_ROWS]:
+        mean, lower, upper = last[j]
+        fate = f"out in round {fell[j]}" if j in fell else "stays"
+        name = escape(record.problem["groups"][j]["name"])
+        table.add_row(name, f"{scale.user(mean):.4g}", _bar(mean, lower, upper), fate)
+    out.print(table)
+    if len(ranked) > MOST_ROWS:
+        out.print(f"… and {len(ranked) - MOST_ROWS} more groups", style="dim")
+
+
+def _bar(mean: float, lower: float, upper: float, width: int = 36) -> str:
+    """An interval of [0, 1] drawn in a line of characters."""
+
+    def place(x: float) -> int:
+        return round(min(max(x, 0.0), 1.0) * (width - 1))
+
+    first, at, last = place(lower), place(mean), place(upper)
+    return "".join("●" if i == at else "━" if first <= i <= last else "·" for i in range(width))
+
+
+@app.command()
+def check(scenario: ScenarioPath, as_json: Json = False) -> int:
+    """Check a scenario file without running it."""
+    loaded = load(scenario)
+    refused = _refusal(loaded)
+    layout = loaded.problem.layout
+    facts = {
+        "ok": True,
+        "groups": len(layout.groups),
+        "arms": sum(layout.arm_counts),
+        "clients": len(layout.clients),
+        "method": loaded.method or DEFAULT_METHOD,
+        "refused": refused,
+    }
+    if as_json:
+        print(json.dumps({**facts, "ok": refused is None}))
+    elif refused is None:
+        out.print(
+            f"{escape(str(scenario))} is fine: {facts['groups']} groups, {facts['arms']} arms, "
+            f"{facts['clients']} clients, method {facts['method']}."
+        )
+    if refused is not None:
+        _complain(f"{scenario}: {refused}", as_json=False)
+        return BAD_INPUT
+    return OK
+
+
+def _refusal(scenario: Scenario) -> str | None:
+    """Why the scenario's own method would not run it."""
+    from bestarm.protocol.options import make
+    from bestarm.simulate import options_for
+
+    name = scenario.method or DEFAULT_METHOD
+    try:
+        options = make(METHODS[name].options, options_for(name, scenario.options))
+        METHODS[name].refuse(scenario.problem.layout, options)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="name of the scenario; NAME.toml is written")] = "scenario",
+    as_json: Json = False,
+) -> int:
+    """Write a commented scenario to start from. An existing file is left alone."""
+    path = Path(name if name.endswith(".toml") else f"{name}.toml")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(TEMPLATE.format(file=path))
+    except FileExistsError:
+        raise InputError("the file exists", where=str(path), fix="Choose another name") from None
+    except OSError as error:
+        raise InputError(f"can't be written: {error.strerror}", where=str(path)) from None
+    if as_json:
+        print(json.dumps({"file": str(path)}))
+    else:
+        out.print(f"wrote {escape(str(path))}. Next: bestarm check {escape(str(path))}", soft_wrap=True)
+    return OK
+
+
+@app.command()
+def verify(
+    record: Annotated[Path, typer.Argument(metavar="RECORD.json", help="a record that a run saved")],
+    replay: Annotated[
+        bool, typer.Option("--replay", help="also run again from the seed and compare")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Check a saved record: its digest, its certificate, its counts; with --replay a fresh run."""
+    result = audit.verify(Record.load(record), replay=replay)
+    if as_json:
+        print(json.dumps({"ok": result.ok, "failures": result.failures}))
+    elif result.ok:
+        out.print(f"{escape(str(record))} is sound.")
+    else:
+        for failure in result.failures:
+            out.print(f"- {escape(failure)}")
+    return OK if result.ok else NOT_VERIFIED
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Bits on the wire: fixed-width integers, Elias-γ codes, masks and float64, packed without gaps.
+
+A payload is its bits, most significant first, padded with zeros to whole bytes. Too few bits or a number
+out of range make it ``Malformed``; ``messages`` also demands that what was read encodes to the same bytes,
+so that each message has exactly one encoding.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+
+class Malformed(ValueError):
+    """These bytes are no message of the kind that was due. The reason is for the record."""
+
+
+class Writer:
+    """Collects bits.
+
+    >>> w = Writer(); w.fixed(5, 3); w.gamma(9); w.payload(), w.bits
+    (b'\\xa2@', 10)
+    """
+
+    def __init__(self) -> None:
+        self._value = 0
+        self.bits = 0
+
+    def fixed(self, value: int, width: int) -> None:
+        if not 0 <= value < 1 << width:
+            raise ValueError(f"{value} does not fit in {width} bits")
+        self._value = (self._value << width) | value
+        self.bits += width
+
+    def flag(self, value: bool) -> None:
+        self.fixed(int(value), 1)
+
+    def gamma(self, value: int) -> None:
+        """Elias-γ: as many zeros as there are bits after the first, then the number (at least 1)."""
+        if value < 1:
+            raise ValueError("Elias-γ codes numbers of at least 1")
+        self.fixed(value, 2 * value.bit_length() - 1)
+
+    def mask(self, values: Iterable[bool]) -> None:
+        digits = "".join("1" if value else "0" for value in values)
+        self.fixed(int(digits or "0", 2), len(digits))
+
+    def real(self, value: float) -> None:
+        self.fixed(int.from_bytes(struct.pack(">d", value), "big"), 64)
+
+    def payload(self) -> bytes:
+        size = (self.bits + 7) // 8
+        return (self._value << (8 * size - self.bits)).to_bytes(size, "big")
+
+
+class Reader:
+    """Gives the bits back.
+
+    >>> r = Reader(b'\\xa2@'); r.fixed(3), r.gamma(100)
+    (5, 9)
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._value = int.from_bytes(data, "big")
+        self._left = 8 * len(data)
+
+    def fixed(self, width: int) -> int:
+        if width > self._left:
+            raise Malformed("the message is too short")
+        self._left -= width
+        return (self._value >> self._left) & ((1 << width) - 1)
+
+    def flag(self) -> bool:
+        return self.fixed(1) == 1
+
+    def gamma(self, largest: int) -> int:
+        width = 0
+        while not self.flag():
+            width += 1
+            if width >= largest.bit_length():
+                raise Malformed("a number is out of range")
+        value = (1 << width) | self.fixed(width)
+        if value > largest:
+            raise Malformed("a number is out of range")
+        return value
+
+    def mask(self, width: int) -> tuple[bool, ...]:
+        value = self.fixed(width)
+        return tuple(digit == "1" for digit in f"{value:0{width}b}") if width else ()
+
+    def real(self) -> float:
+        value: float = struct.unpack(">d", self.fixed(64).to_bytes(8, "big"))[0]
+        return value
+
+
+def width_of(choices: int) -> int:
+    """⌈log₂ n⌉: the bits that name one of n things.
+
+    >>> [width_of(n) for n in (1, 2, 3, 4, 5)]
+    [0, 1, 2, 2, 3]
+    """
+    return (choices - 1).bit_length()

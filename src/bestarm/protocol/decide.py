@@ -1,0 +1,105 @@
+"""The arithmetic of every decision, as pure array functions over leading axes.
+
+A machine calls them with shape (arms,) or (groups,), a study's kernels with (trials, clients, arms). No
+statistic is compared anywhere else, so that a study and a deployed client can't disagree.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def skip(sums: Floats, active: Mask, boundary: ArrayLike) -> Ints:
+    """How many epochs may be drawn at once without missing an elimination (at least 1).
+
+    A gap of sums grows by at most 1 an epoch and the boundary t·β(t) never falls, so while the widest gap
+    is D nothing can happen in fewer than boundary − D epochs.
+
+    >>> int(skip(np.array([30.0, 10.0, 0.0]), np.array([True, True, False]), 100.5))
+    80
+    """
+    gap = _top(sums, active) - np.min(np.where(active, sums, np.inf), axis=-1)
+    return np.asarray(np.maximum(np.floor(boundary - gap), 1.0), dtype=np.int64)
+
+
+def eliminate(sums: Floats, active: Mask, boundary: ArrayLike) -> Mask:
+    """Line 5 of Algorithm 1, times t: who stays, i.e. is less than t·β(t) behind the largest sum.
+
+    >>> eliminate(np.array([30.0, 10.0, 9.0]), np.array([True, True, True]), 20.5).tolist()
+    [True, True, False]
+    """
+    return np.asarray(active & (_top(sums, active)[..., None] - sums < np.asarray(boundary)[..., None]))
+
+
+def _top(sums: Floats, active: Mask) -> Floats:
+    return np.asarray(np.max(np.where(active, sums, -np.inf), axis=-1))
+
+
+def best_arm(sums: Floats, active: Mask) -> Ints:
+    """The active arm with the largest sum (the first of several)."""
+    return np.asarray(np.argmax(np.where(active, sums, -np.inf), axis=-1))
+
+
+def interval(mean: ArrayLike, alpha: ArrayLike) -> tuple[Floats, Floats]:
+    """Line 3 of Algorithm 2: mean ∓ 2α. One α is for chance; half of one is for the quantiser."""
+    mean, alpha = np.asarray(mean, dtype=np.float64), np.asarray(alpha, dtype=np.float64)
+    return np.asarray(mean - 2.0 * alpha), np.asarray(mean + 2.0 * alpha)
+
+
+def precision(alpha: ArrayLike) -> Ints:
+    """Bits B of the quantiser: the least B ≥ 1 with 2^−B ≤ α, which is max(1, ⌈log₂ 1/α⌉).
+
+    >>> precision([2.0, 0.5, 0.3, 0.25]).tolist()
+    [1, 1, 2, 2]
+    """
+    return np.asarray(np.maximum(1 - np.frexp(np.asarray(alpha, dtype=np.float64))[1], 1), dtype=np.int64)
+
+
+def bin_index(mean: ArrayLike, bits: ArrayLike) -> Ints:
+    """The bin of [0, 1], cut into 2^B, that holds the mean; 1.0 belongs to the last one."""
+    mean, bits = np.asarray(mean, dtype=np.float64), np.asarray(bits, dtype=np.int64)
+    index = np.floor(np.ldexp(mean, bits))
+    return np.asarray(np.minimum(index, np.ldexp(1.0, bits) - 1.0), dtype=np.int64)
+
+
+def bin_centre(index: ArrayLike, bits: ArrayLike) -> Floats:
+    """What the server takes a bin for."""
+    return np.asarray(np.ldexp(np.asarray(index, dtype=np.float64) + 0.5, -np.asarray(bits, dtype=np.int64)))
+
+
+def threshold(lower: Floats, active: Mask) -> Floats:
+    """Line 4 of Algorithm 2: the largest lower bound among the active."""
+    return np.asarray(np.max(np.where(active, lower, -np.inf), axis=-1))
+
+
+def leader(lower: Floats, active: Mask) -> Ints:
+    """Who holds the largest lower bound (the first of several)."""
+    return np.asarray(np.argmax(np.where(active, lower, -np.inf), axis=-1))
+
+
+def contenders(lower: Floats, upper: Floats, active: Mask) -> Mask:
+    """Line 5 of Algorithm 2: who stays, i.e. has an upper bound above the largest lower bound."""
+    return np.asarray(active & (threshold(lower, active)[..., None] < upper))
+
+
+def shortfall(lower: Floats, upper: Floats, active: Mask) -> Floats:
+    """By how much the leader's mean can fall short of the best active one; −∞ if it is alone."""
+    others = active & (np.arange(lower.shape[-1]) != leader(lower, active)[..., None])
+    return np.asarray(np.max(np.where(others, upper, -np.inf), axis=-1) - threshold(lower, active))
+
+
+def beaten(sums: Floats, active: Mask, count: ArrayLike, alpha: ArrayLike, bound: ArrayLike) -> Mask:
+    """Whether every active arm's upper bound is at most a lower bound that somebody else holds."""
+    _, upper = interval(_top(sums, active) / np.asarray(count), alpha)
+    return np.asarray(upper <= np.asarray(bound))
+
+
+def period(k: int, first: int, growth: float) -> int:
+    """Pulls before round k ≥ 1: H, or ⌈H·growth^(k−1)⌉; never more than 2⁵⁰."""
+    with np.errstate(over="ignore"):
+        return int(min(np.ceil(first * np.float64(growth) ** (k - 1)), 2.0**50))

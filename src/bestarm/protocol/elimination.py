@@ -1,0 +1,90 @@
+"""Algorithm 1, local successive elimination, in batches.
+
+All active arms are pulled once an epoch; an arm leaves when its mean is β(t) = c·α(t) or more behind the
+best. By the skip-ahead bound (``decide.skip``) many epochs are drawn at once and no decision is missed:
+the epoch of each elimination is that of the pull-by-pull run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bestarm.confidence import MAX_COUNT, Radius
+from bestarm.protocol import decide
+
+
+@dataclass(frozen=True)
+class Exit:
+    """An elimination, with what it rests on: the sums of the arm and of the best arm in that epoch."""
+
+    arm: int
+    epoch: int
+    sum: float
+    top: int
+    top_sum: float
+
+
+class Elimination:
+    """Phase I of one client. Ask for ``batch()`` epochs, give the sums to ``absorb``, until ``finished``.
+
+    With ε > 0 it also ends when α(t) ≤ ε/4: the leading arm is then within ε/2 of the best one (erratum
+    19). With a budget it ends `exhausted` when another epoch would cost more than is left.
+    """
+
+    def __init__(
+        self, arms: int, radius: Radius, c: float, *, epsilon: float = 0.0, budget: int | None = None
+    ) -> None:
+        self.radius, self.c, self.epsilon, self.budget = radius, c, epsilon, budget
+        self.sums = np.zeros(arms)
+        self.active = np.ones(arms, dtype=bool)
+        self.epoch = 0
+        self.pulls = 0
+        self.exits: list[Exit] = []
+        self.least = least_count(radius, c, epsilon)
+        # Where ε ends Phase I; without ε, never.
+        self.last = float(radius.inverse(epsilon / 4.0)) if epsilon > 0 else np.inf
+
+    @property
+    def arms(self) -> tuple[int, ...]:
+        return tuple(int(a) for a in np.flatnonzero(self.active))
+
+    @property
+    def best(self) -> int:
+        return int(decide.best_arm(self.sums, self.active))
+
+    @property
+    def finished(self) -> bool:
+        alone = int(self.active.sum()) == 1 and self.epoch >= self.least
+        return alone or self.epoch >= self.last
+
+    @property
+    def exhausted(self) -> bool:
+        return not self.finished and self.batch() == 0
+
+    def batch(self) -> int:
+        """Epochs that may be drawn now; 0 if the budget does not pay for one."""
+        if int(self.active.sum()) == 1:
+            epochs = self.least - self.epoch  # a single arm: nothing to compare, but t̄ must be plausible
+        else:
+            epochs = int(decide.skip(self.sums, self.active, self.radius.boundary(self.epoch, self.c)))
+        if self.budget is not None:
+            epochs = min(epochs, (self.budget - self.pulls) // len(self.arms))
+        return int(min(epochs, self.last - self.epoch, MAX_COUNT - self.epoch))
+
+    def absorb(self, sums: tuple[float, ...], times: int) -> None:
+        """Count `times` further epochs of the active arms."""
+        self.sums[self.active] += sums
+        self.epoch += times
+        self.pulls += times * len(sums)
+        stay = decide.eliminate(self.sums, self.active, self.radius.boundary(self.epoch, self.c))
+        top = self.best
+        for arm in np.flatnonzero(self.active & ~stay):
+            self.exits.append(Exit(int(arm), self.epoch, float(self.sums[arm]), top, float(self.sums[top])))
+        self.active = stay
+
+
+def least_count(radius: Radius, c: float, epsilon: float = 0.0) -> int:
+    """τ(1/c), the fewest samples after which Phase I can end: gaps are at most 1 (erratum 16)."""
+    return int(radius.inverse(max(1.0 / c, epsilon / 4.0)))

@@ -1,0 +1,70 @@
+"""Options of the methods: declared once, with their help and their check.
+
+A method's options are a frozen dataclass whose fields are made by ``option``. Scenario files, Python
+keywords and the command line all go through ``make``, so that each gets the same checks and messages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from bestarm.errors import InputError, nearest
+
+T = TypeVar("T")
+Check = Callable[[Any], bool]
+
+
+def option(default: Any, help: str, check: Check, expected: str) -> Any:
+    """A field of an options class."""
+    return dataclasses.field(default=default, metadata={"help": help, "check": check, "expected": expected})
+
+
+def number(at_least: float = -math.inf, below: float = math.inf, above: float = -math.inf) -> Check:
+    """A finite number in [at_least, below), greater than `above`."""
+
+    def check(value: Any) -> bool:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return is_number and at_least <= value < below and value > above
+
+    return check
+
+
+def whole(at_least: int, at_most: int = 2**50, *, optional: bool = False) -> Check:
+    """A whole number in [at_least, at_most]; with `optional` also None."""
+
+    def check(value: Any) -> bool:
+        if value is None:
+            return optional
+        return isinstance(value, int) and not isinstance(value, bool) and at_least <= value <= at_most
+
+    return check
+
+
+def switch(value: Any) -> bool:
+    """True or False."""
+    return isinstance(value, bool)
+
+
+def choice(*names: str) -> Check:
+    """One of these words."""
+    return lambda value: isinstance(value, str) and value in names
+
+
+def make(options: type[T], keys: Mapping[str, Any], where: str = "") -> T:
+    """The options with these keys set; InputError names the key, its value and what was expected."""
+    fields = {f.name: f for f in dataclasses.fields(options)}  # type: ignore[arg-type]
+    values = {}
+    for key, value in keys.items():
+        if key not in fields:
+            raise InputError(f'key "{key}" is unknown', where=where, fix=nearest(key, fields))
+        field = fields[key]
+        if not field.metadata["check"](value):
+            raise InputError(
+                f"{key} = {value!r} can't be used", where=where, expected=field.metadata["expected"]
+            )
+        # A whole number is welcome where a real one is meant; records then always hold a real one.
+        values[key] = float(value) if isinstance(field.default, float) else value
+    return options(**values)

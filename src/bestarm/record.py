@@ -1,0 +1,245 @@
+"""The record: all that one run leaves behind, and the one place where it is put together.
+
+A record is checked by ``bestarm.audit``; it can be saved, loaded, and cut down to what the server may know.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from bestarm.confidence import radius
+from bestarm.errors import InputError
+from bestarm.problem import Layout, Problem
+from bestarm.protocol.verdict import Verdict
+from bestarm.rewards import Scale
+
+SCHEMA = 1
+INLINE_CLIENTS = 1000  # above this, the clients' part of the certificate goes to a side file
+
+
+class Pulls(msgspec.Struct, frozen=True):
+    """Pulls of all clients together, by phase, of the busiest client, and by client."""
+
+    total: int
+    phase1: int
+    phase2: int
+    max_per_client: int
+    by_client: dict[str, int]
+
+
+class Bits(msgspec.Struct, frozen=True):
+    """Payload bits as encoded; a broadcast counts once."""
+
+    up: int
+    down: int
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. `rounds` counts the Phase I reports as round 0, so Phase II took rounds − 1 exchanges.
+
+    `good_event` says whether every empirical mean that a decision rested on lay within its radius of the
+    true mean (null where true means are unknown). Means in `verdict` are on the user's scale; those in its
+    certificate are on [0, 1].
+    """
+
+    schema: int
+    version: str
+    method: str
+    delta: float
+    seed: int | None
+    options: dict[str, Any]
+    problem: dict[str, Any]
+    verdict: Verdict
+    rounds: int
+    pulls: Pulls | None
+    bits: Bits
+    wire_bytes: int
+    proven_faulty: list[dict[str, Any]]
+    good_event: bool | None
+    peers: dict[str, Any] | None = None
+    interrupted: bool = False
+    digest: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values: the object that `bestarm run --json` prints."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    def sealed(self) -> Record:
+        """This record with its digest."""
+        return msgspec.structs.replace(self, digest=digest(self.to_dict()))
+
+    def public(self) -> Record:
+        """What the server may know: no seed, no true means, no arm that lost inside a client."""
+        problem = {
+            **self.problem,
+            "groups": [{k: v for k, v in g.items() if k != "rewards"} for g in self.problem["groups"]],
+        }
+        certificate = {**self.verdict.certificate, "local": None}
+        verdict = msgspec.structs.replace(self.verdict, certificate=certificate)
+        return msgspec.structs.replace(
+            self, seed=None, pulls=None, good_event=None, problem=problem, verdict=verdict
+        ).sealed()
+
+    def save(self, path: str | Path) -> Path:
+        """Write JSON. Clients' parts of more than 1,000 clients go to a side file next to it."""
+        path = Path(path)
+        plain = self.to_dict()
+        local = plain["verdict"]["certificate"].get("local")
+        if local is not None and len(local) > INLINE_CLIENTS:
+            side = path.with_name(path.stem + ".local.json")
+            _write(side, local)
+            plain["verdict"]["certificate"]["local"] = {"file": side.name}
+        _write(path, plain)
+        return path
+
+    @staticmethod
+    def load(path: str | Path) -> Record:
+        """Read what ``save`` wrote."""
+        path = Path(path)
+        plain = _read(path)
+        try:
+            local = plain["verdict"]["certificate"].get("local")
+            if isinstance(local, Mapping) and set(local) == {"file"}:
+                side = path.with_name(Path(str(local["file"])).name)
+                plain["verdict"]["certificate"]["local"] = _read(side)
+            return msgspec.convert(plain, Record)
+        except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
+            raise InputError(
+                f"this is no record of bestarm ({error})",
+                where=str(path),
+                fix="Name a file that bestarm saved",
+            ) from None
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the groups' intervals round by round (needs ``bestarm[report]``); gives Matplotlib axes."""
+        from bestarm.report.plots import intervals
+
+        return intervals(self, ax)
+
+
+def digest(plain: Mapping[str, Any]) -> str:
+    """SHA-256 over the canonical JSON of a record without its digest."""
+    rest = {k: v for k, v in plain.items() if k != "digest"}
+    return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()
+
+
+def _write(path: Path, value: Any) -> None:
+    """Write whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_name(f".{path.name}.{os.getpid()}")
+        scratch.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+        scratch.replace(path)
+    except OSError as error:
+        raise InputError(f"can't be written: {error.strerror}", where=str(path)) from None
+
+
+def _read(path: Path) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"can't be read: {error.strerror}", where=str(path)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"this is not JSON ({error})", where=str(path)) from None
+
+
+def on_user_scale(verdict: Verdict, scale: Scale) -> Verdict:
+    """A machine's verdict, which is on [0, 1], with its numbers on the user's scale."""
+    width = scale.high - scale.low
+    return msgspec.structs.replace(
+        verdict,
+        mean=None if verdict.mean is None else scale.user(verdict.mean),
+        interval=None if verdict.interval is None else scale.user_interval(*verdict.interval),
+        gap=None if verdict.gap is None else verdict.gap * width,
+    )
+
+
+def local_part(clients: Sequence[Any]) -> dict[str, Any]:
+    """The clients' part of the certificate, in columns: each elimination and each message, with its sums."""
+    part = {}
+    for client in clients:
+        phase1 = client.phase1
+        part[client.name] = {
+            "epoch": phase1.epoch,
+            "arm": client.arm if client.sent else None,
+            "count": client.count,
+            "exits": {
+                column: [getattr(e, column) for e in phase1.exits]
+                for column in ("arm", "epoch", "sum", "top", "top_sum")
+            },
+            "sent": {"count": [n for n, _ in client.sent], "sum": [s for _, s in client.sent]},
+        }
+    return part
+
+
+def count_pulls(layout: Layout, local: Mapping[str, Any]) -> Pulls:
+    """Pulls, from the clients' part: each arm's epochs in Phase I, and what came after."""
+    phase1, phase2 = {}, {}
+    for name, part in local.items():
+        exits = part["exits"]["epoch"]
+        arms = layout.arm_counts[layout.group_of[name]]
+        phase1[name] = sum(exits) + (arms - len(exits)) * part["epoch"]
+        phase2[name] = max(0, part["count"] - part["epoch"])
+    by_client = {name: phase1[name] + phase2[name] for name in local}
+    return Pulls(
+        total=sum(by_client.values()),
+        phase1=sum(phase1.values()),
+        phase2=sum(phase2.values()),
+        max_per_client=max(by_client.values(), default=0),
+        by_client=by_client,
+    )
+
+
+def good_event(
+    layout: Layout, means: Sequence[Sequence[float | None]], local: Mapping[str, Any], name: str, delta: float
+) -> bool | None:
+    """Whether every empirical mean that a decision rested on lay within α of its true mean."""
+    if any(mean is None for row in means for mean in row):
+        return None
+    for client, part in local.items():
+        j = layout.group_of[client]
+        alpha = radius(name, len(layout.clients), layout.arm_counts[j], delta).alpha
+        true = np.asarray(means[j], dtype=np.float64)
+        exits, sent = part["exits"], part["sent"]
+        arms = np.asarray([*exits["arm"], *exits["top"], *[part["arm"]] * len(sent["sum"])], dtype=np.int64)
+        counts = np.asarray([*exits["epoch"], *exits["epoch"], *sent["count"]], dtype=np.float64)
+        sums = np.asarray([*exits["sum"], *exits["top_sum"], *sent["sum"]])
+        if len(arms) and not (np.abs(sums / counts - true[arms]) <= alpha(counts)).all():
+            return False
+    return True
+
+
+def conclude(
+    problem: Problem, method: str, options: Any, seed: int, server: Any, clients: Sequence[Any], version: str
+) -> Record:
+    """The record of a finished run, from its machines."""
+    local = local_part(clients)
+    certificate = {"server": server.certificate(), "local": local}
+    verdict = on_user_scale(server.verdict, problem.scale)
+    plain_options = {k: v for k, v in dataclasses.asdict(options).items() if k != "delta"}
+    return Record(
+        schema=SCHEMA,
+        version=version,
+        method=method,
+        delta=options.delta,
+        seed=seed,
+        options=plain_options,
+        problem=problem.to_dict(),
+        verdict=msgspec.structs.replace(verdict, certificate=certificate),
+        rounds=server.rounds,
+        pulls=count_pulls(problem.layout, local),
+        bits=Bits(server.bits_up, server.bits_down),
+        wire_bytes=server.bytes,
+        proven_faulty=server.faulty,
+        good_event=good_event(problem.layout, problem.means, local, options.radius, options.delta),
+        interrupted=server.verdict.reason == "interrupted",
+    ).sealed()

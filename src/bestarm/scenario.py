@@ -1,0 +1,431 @@
+"""Scenario files: TOML, with rewards given in it or read from a CSV file.
+
+Everything is checked here and reported with file, table, key and value. What comes out is a ``Scenario``:
+a problem, and the keys for a run.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from bestarm.errors import InputError, nearest
+from bestarm.problem import Group, Layout, Problem
+from bestarm.protocol import METHODS
+from bestarm.protocol.options import make
+from bestarm.rewards import Recording, RewardModel, Scale, tabulate
+
+RUN_KEYS = ("method", "goal", "seed")
+TABLES = ("group", "data")
+GROUP_KEYS = ("name", "clients", "arms", "bounds")
+DATA_KEYS = (
+    "csv", "group", "arm", "client", "clients", "reward", "count", "successes", "trials", "where",
+    "min_count", "bounds", "replace",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What a scenario file holds. `options` are for whichever method has them."""
+
+    problem: Problem
+    method: str | None = None
+    seed: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    adversaries: tuple[Any, ...] = ()
+    network: None = None
+
+
+def load(path: str | Path) -> Scenario:
+    """Read and check a scenario file.
+
+    >>> load("examples/target-detection.toml").problem.best
+    'west/s1'
+    """
+    path = Path(path)
+    try:
+        return scenario_from_dict(_parse(path), path.parent)
+    except InputError as error:
+        raise error.at(str(path)) from None
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise InputError(f"can't be read: {error.strerror}", fix="Check the path") from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"this is not a text file (byte {error.start})", expected="a TOML file in UTF-8"
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(
+            f"this is not TOML: {error}", fix='"bestarm new" writes a scenario to start from'
+        ) from None
+
+
+def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
+    """The scenario of parsed TOML; `folder` is where relative paths start."""
+    by_method = {name: {f.name for f in fields(method.options)} for name, method in METHODS.items()}
+    known = set().union(*by_method.values())
+    for key in keys:
+        if key not in known and key not in RUN_KEYS and key not in TABLES:
+            hint = nearest(key, [*known, *RUN_KEYS, *TABLES])
+            raise InputError(f'key "{key}" = {_short(keys[key])} is unknown', fix=hint)
+    method = keys.get("method")
+    if method is not None and method not in METHODS:
+        raise InputError(f"method = {_short(method)} is unknown", fix=nearest(str(method), METHODS))
+    seed = keys.get("seed")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+        raise InputError(f"seed = {_short(seed)}", expected="a whole number of at least 0")
+    options = {key: value for key, value in keys.items() if key in known}
+    for name, own in by_method.items():
+        make(METHODS[name].options, {key: value for key, value in options.items() if key in own})
+    return Scenario(_problem(keys, folder), method, seed, options)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _problem(keys: Mapping[str, Any], folder: Path) -> Problem:
+    goal = keys.get("goal", "max")
+    Scale(goal=goal)  # checks it
+    groups = _tables(keys.get("group", []), "[[group]]")
+    seen: set[str] = set()
+    for number, table in enumerate(groups, start=1):
+        _check_group(table, number, seen)
+    if "data" in keys:
+        data = keys["data"]
+        if not isinstance(data, Mapping):
+            raise InputError(f"data = {_short(data)} is not a table", expected="[data] with keys such as csv")
+        for table in groups:
+            if "arms" in table or "bounds" in table:
+                raise InputError(
+                    f'group "{table["name"]}" has arms or bounds of its own, and [data] gives them too',
+                    where="[[group]]",
+                    fix="Beside [data], a [[group]] may only set clients",
+                )
+        counts = {table["name"]: table.get("clients", 1) for table in groups}
+        return _data_problem(data, folder, goal, counts)
+    if not groups:
+        raise InputError("there are no groups", expected="at least one [[group]], or [data] with a CSV file")
+    for table in groups:
+        if "arms" not in table:
+            raise InputError(
+                'key "arms" is missing', where=f'[[group]] "{table["name"]}"', fix="arms = { name = mean }"
+            )
+    return Problem.from_rewards(
+        {table["name"]: table["arms"] for table in groups},
+        clients={table["name"]: table.get("clients", 1) for table in groups},
+        bounds={table["name"]: table.get("bounds", (0.0, 1.0)) for table in groups},
+        goal=goal,
+    )
+
+
+def _tables(value: Any, name: str) -> list[Mapping[str, Any]]:
+    if not isinstance(value, Sequence) or not all(isinstance(table, Mapping) for table in value):
+        raise InputError(
+            f"{name} = {_short(value)} is not a list of tables", fix=f"Write {name} above its keys"
+        )
+    return list(value)
+
+
+def _check_group(table: Mapping[str, Any], number: int, seen: set[str]) -> None:
+    where = f"[[group]] number {number}"
+    if "name" not in table:
+        raise InputError('key "name" is missing', where=where, expected="a name for each group")
+    name = table["name"]
+    where = f"[[group]] {_short(name)}"
+    for key in table:
+        if key not in GROUP_KEYS:
+            raise InputError(
+                f'key "{key}" = {_short(table[key])} is unknown', where=where, fix=nearest(key, GROUP_KEYS)
+            )
+    if not isinstance(name, str):
+        raise InputError(f"name = {_short(name)}", where=where, expected="text")
+    if name in seen:
+        raise InputError(f'name "{name}" is used twice', where=where, expected="each group once")
+    seen.add(name)
+    if "arms" in table and not isinstance(table["arms"], Mapping):
+        raise InputError(f"arms = {_short(table['arms'])}", where=where, expected="arms = { name = mean }")
+
+
+def problem_from_csv(path: str, data: Mapping[str, Any]) -> Problem:
+    """The problem of a CSV file; see ``Problem.from_csv``. `goal` may stand among the keys."""
+    keys = {key: value for key, value in data.items() if key != "goal"}
+    return _data_problem({"csv": str(path), **keys}, Path(), data.get("goal", "max"), {})
+
+
+@dataclass(frozen=True)
+class _Row:
+    line: int
+    cells: Mapping[str, str]
+
+
+def _data_problem(data: Mapping[str, Any], folder: Path, goal: str, counts: Mapping[str, Any]) -> Problem:
+    for key in data:
+        if key not in DATA_KEYS:
+            raise InputError(
+                f'key "{key}" = {_short(data[key])} is unknown', where="[data]", fix=nearest(key, DATA_KEYS)
+            )
+    for key in ("csv", "group", "arm"):
+        if not isinstance(data.get(key), str):
+            what = f'key "{key}" is missing' if key not in data else f"{key} = {_short(data[key])}"
+            expected = "the path of a CSV file" if key == "csv" else "the name of a column"
+            raise InputError(what, where="[data]", expected=expected)
+    _check_columns_given(data)
+    where = f"[data] {data['csv']}"
+    reader = _Data(data, goal, where)
+    reader.read(folder / data["csv"])
+    return reader.problem(counts)
+
+
+def _check_columns_given(data: Mapping[str, Any]) -> None:
+    by_reward, by_trials = "reward" in data, "successes" in data or "trials" in data
+    if by_reward == by_trials or ("successes" in data) != ("trials" in data):
+        raise InputError(
+            "it is not clear which columns hold the rewards",
+            where="[data]",
+            expected="either reward (with count, if rows are repeated), or successes and trials",
+        )
+    if by_trials and "count" in data:
+        raise InputError("count goes with reward; trials is the count of successes", where="[data]")
+    for key in ("client", "reward", "count", "successes", "trials"):
+        if key in data and not isinstance(data[key], str):
+            raise InputError(f"{key} = {_short(data[key])}", where="[data]", expected="the name of a column")
+    if "client" in data and "clients" in data:
+        raise InputError("client names a column, clients a number", where="[data]", expected="one of the two")
+    if not isinstance(data.get("where", {}), Mapping):
+        raise InputError(f"where = {_short(data['where'])}", where="[data]", expected="{ column = value }")
+    if not isinstance(data.get("replace", True), bool):
+        raise InputError(f"replace = {_short(data['replace'])}", where="[data]", expected="true or false")
+    if data.get("replace", True) is False and ("count" in data or by_trials):
+        raise InputError(
+            "replace = false plays single rewards in their order",
+            where="[data]",
+            fix="Leave out count, successes, trials",
+        )
+    least = data.get("min_count", 1)
+    if isinstance(least, bool) or not isinstance(least, int) or least < 1:
+        raise InputError(
+            f"min_count = {_short(least)}", where="[data]", expected="a whole number of at least 1"
+        )
+
+
+class _Data:
+    """Collects (value, weight) by group, client and arm while it reads a file once."""
+
+    def __init__(self, data: Mapping[str, Any], goal: str, where: str) -> None:
+        self.data, self.where = data, where
+        bounds = data.get("bounds", (0.0, 1.0))
+        if not isinstance(bounds, Sequence) or len(bounds) != 2 or not all(_is_number(b) for b in bounds):
+            raise InputError(
+                f"bounds = {_short(bounds)}", where="[data]", expected="[low, high], two numbers"
+            )
+        try:
+            self.scale = Scale(float(bounds[0]), float(bounds[1]), goal)
+        except InputError as error:
+            raise error.at("[data]") from None
+        # group -> client -> arm -> [(unit value, weight)]; the client is "" where no column names it
+        self.heap: dict[str, dict[str, dict[str, list[tuple[float, float]]]]] = {}
+
+    def read(self, path: Path) -> None:
+        if not path.is_file():
+            raise InputError(
+                "there is no such file", where=self.where, fix="The path is relative to the scenario's"
+            )
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                for row in self._rows(file):
+                    if self._wanted(row):
+                        self._take(row)
+        except UnicodeDecodeError as error:
+            raise InputError(f"this is not a text file (byte {error.start})", where=self.where) from None
+        except (OSError, csv.Error) as error:
+            raise InputError(f"can't be read: {error}", where=self.where) from None
+        if not self.heap:
+            raise InputError(
+                "no row is left", where=self.where, fix="Check where, and that the file has rows"
+            )
+
+    def _rows(self, file: Any) -> Iterator[_Row]:
+        reader = csv.reader(file)
+        header = next(reader, None)
+        if not header:
+            raise InputError("the file is empty", where=self.where, expected="a first line with column names")
+        header = [name.strip() for name in header]
+        if len(set(header)) < len(header):
+            raise InputError("a column name stands twice", where=f"{self.where}, line 1")
+        wanted = [
+            self.data[k]
+            for k in ("group", "arm", "client", "reward", "count", "successes", "trials")
+            if k in self.data
+        ]
+        for column in [*wanted, *self.data.get("where", {})]:
+            if column not in header:
+                raise InputError(
+                    f'there is no column "{column}"',
+                    where=f"{self.where}, line 1",
+                    fix=nearest(column, header),
+                )
+        for cells in reader:
+            if not cells:
+                continue
+            if len(cells) != len(header):
+                raise InputError(
+                    f"{len(cells)} cells",
+                    where=f"{self.where}, line {reader.line_num}",
+                    expected=f"{len(header)}, as in the first line",
+                )
+            yield _Row(reader.line_num, dict(zip(header, cells, strict=True)))
+
+    def _wanted(self, row: _Row) -> bool:
+        for column, value in self.data.get("where", {}).items():
+            options = value if isinstance(value, list) else [value]
+            if not any(_matches(row.cells[column].strip(), option) for option in options):
+                return False
+        return True
+
+    def _take(self, row: _Row) -> None:
+        group, arm = self._name(row, "group"), self._name(row, "arm")
+        client = self._name(row, "client") if "client" in self.data else ""
+        values = self.heap.setdefault(group, {}).setdefault(client, {}).setdefault(arm, [])
+        if "reward" in self.data:
+            reward = self._number(row, "reward")
+            if not self.scale.low <= reward <= self.scale.high:
+                raise InputError(
+                    f"{self.data['reward']} = {reward:g} not in [{self.scale.low:g}, {self.scale.high:g}]",
+                    where=f"{self.where}, line {row.line}",
+                    fix="Declare bounds = [low, high] that hold every reward",
+                )
+            weight = self._number(row, "count") if "count" in self.data else 1.0
+            if weight < 0:
+                raise InputError(f"a count of {weight:g}", where=f"{self.where}, line {row.line}")
+            values.append((self.scale.unit(reward), weight))
+        else:
+            good, trials = self._number(row, "successes"), self._number(row, "trials")
+            if not 0 <= good <= trials:
+                raise InputError(
+                    f"{good:g} successes of {trials:g} trials", where=f"{self.where}, line {row.line}"
+                )
+            values.append((self.scale.unit(self.scale.high), good))
+            values.append((self.scale.unit(self.scale.low), trials - good))
+
+    def _name(self, row: _Row, key: str) -> str:
+        text = row.cells[self.data[key]].strip()
+        if not text:
+            raise InputError(f'column "{self.data[key]}" is empty', where=f"{self.where}, line {row.line}")
+        return text.replace("/", "∕")  # full names are group/arm, so a slash becomes a division slash
+
+    def _number(self, row: _Row, key: str) -> float:
+        text = row.cells[self.data[key]].strip()
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise InputError(
+                f'column "{self.data[key]}" holds {_short(text)}',
+                where=f"{self.where}, line {row.line}",
+                expected="a finite number",
+            )
+        return value
+
+    def problem(self, counts: Mapping[str, Any]) -> Problem:
+        least, replace = self.data.get("min_count", 1), self.data.get("replace", True)
+        for name in counts:
+            if name not in self.heap:
+                raise InputError(
+                    f'[[group]] "{name}" is not in the data', where=self.where, fix=nearest(name, self.heap)
+                )
+        groups: list[Group] = []
+        rewards: list[tuple[RewardModel, ...]] = []
+        for name, by_client in self.heap.items():
+            arms = list(dict.fromkeys(arm for table in by_client.values() for arm in table))
+            totals = {a: sum(w for t in by_client.values() for _, w in t.get(a, [])) for a in arms}
+            arms = [arm for arm in arms if totals[arm] >= least]
+            if not arms:
+                continue  # every arm has too few rewards
+            rows = []
+            for client, table in by_client.items():
+                if missing := [arm for arm in arms if not sum(w for _, w in table.get(arm, []))]:
+                    raise InputError(
+                        f'client "{client}" of group "{name}" has no reward of arm "{missing[0]}"',
+                        where=self.where,
+                        expected="every client of a group to have rewards of all its arms",
+                    )
+                rows.append(tuple(_model(table[arm], replace) for arm in arms))
+            if "client" in self.data:
+                clients = tuple(by_client)
+            else:
+                count = counts.get(name, self.data.get("clients", 1))
+                made = Problem.from_rewards({name: dict.fromkeys(arms, 0.5)}, clients={name: count})
+                clients = made.layout.clients
+                rows = rows * len(clients)
+            groups.append(Group(name, tuple(arms), clients, all(m.binary for row in rows for m in row)))
+            rewards.extend(rows)
+        if not groups:
+            raise InputError(f"no arm has {least} rewards", where=self.where, fix="Lower min_count")
+        return Problem(Layout(tuple(groups), finite=not replace), tuple(rewards), self.scale)
+
+
+def _model(values: Sequence[tuple[float, float]], replace: bool) -> RewardModel:
+    if replace:
+        return tabulate([v for v, _ in values], [w for _, w in values])
+    return Recording(tuple(v for v, _ in values))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _matches(cell: str, value: object) -> bool:
+    if _is_number(value):
+        try:
+            return float(cell) == value
+        except ValueError:
+            return False
+    return cell == (str(value).lower() if isinstance(value, bool) else str(value))
+
+
+TEMPLATE = """\
+# A scenario for bestarm. Check it with:  bestarm check {file}
+# Run it with:                            bestarm run {file}
+
+delta = 0.05            # the answer may be wrong with at most this probability
+goal = "max"            # "max": the highest mean is best; "min": the lowest
+method = "fed-sel"      # how the sites work together
+period = 100            # pulls between two rounds with the server
+# budget = 1000000      # pulls that one client may make; then the verdict may be "undecided"
+# max_rounds = 500      # rounds that the run may take
+# epsilon = 0.01        # be content with an arm this close to the best
+# seed = 7              # the same seed gives the same run
+
+# One [[group]] for each site. An arm is a name and the mean of its 0/1 rewards;
+# an arm of another kind is a table.
+[[group]]
+name = "north"
+arms = {{ a = 0.62, b = 0.48, c = 0.30 }}
+
+[[group]]
+name = "south"
+arms = {{ d = 0.50, e = {{ kind = "beta", a = 2, b = 5 }} }}
+
+# Rewards on another scale: bounds = [0, 5] in the group, and means between 0 and 5.
+# Rewards from a file, instead of the groups above:
+# [data]
+# csv = "ratings.csv"      # relative to this file
+# group = "city"           # the columns that name the group and the arm
+# arm = "place"
+# reward = "rating"        # or: successes = "clicks", trials = "views"
+# bounds = [0, 5]
+# where = {{ year = 2024 }}  # only these rows
+# min_count = 8            # only arms with so many rewards
+"""

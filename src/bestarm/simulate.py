@@ -1,0 +1,243 @@
+"""The in-process driver: all machines of one run, on a clock of one pull a time-step and client.
+
+It draws rewards, moves payloads without delay, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import secrets
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bestarm.errors import InputError, nearest
+from bestarm.problem import Problem
+from bestarm.protocol import METHODS
+from bestarm.protocol.machine import ALL, Action, PatienceOver, Pull, Pulled, Received, Send, Start, Stop
+from bestarm.protocol.options import make
+from bestarm.record import Record, conclude
+from bestarm.rewards import stream
+from bestarm.scenario import Scenario
+from bestarm.version import __version__
+
+DEFAULT_METHOD = "fed-sel"
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a run; `record` is what there was by then, marked as interrupted."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__("interrupted")
+        self.record = record
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is: pulls so far, clients that have reported, clients in all, rounds completed."""
+
+    pulls: int
+    reported: int
+    clients: int
+    rounds: int
+
+
+def identify(
+    problem: Problem | Scenario,
+    method: str | None = None,
+    *,
+    delta: float | None = None,
+    seed: int | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    **options: Any,
+) -> Record:
+    """Run a method on a problem, in process and seeded, and give back its record.
+
+    `options` are the method's (see ``bestarm run --help``); what a scenario sets is the default here.
+    Without a seed one is drawn; it is in the record. `watch` is called now and then with the progress.
+
+    >>> import bestarm as ba
+    >>> problem = ba.Problem.bernoulli([[.9, .2], [.6, .1]])
+    >>> record = ba.identify(problem, method="fed-sel", delta=0.1, seed=7)
+    >>> record.verdict.arm, record.rounds
+    ('g1/a1', 9)
+    """
+    keys: dict[str, Any] = dict(options)
+    if delta is not None:
+        keys["delta"] = delta
+    if isinstance(problem, Scenario):
+        scenario = problem
+        method = method or scenario.method
+        seed = scenario.seed if seed is None else seed
+        problem = scenario.problem
+        keys = {**options_for(method or DEFAULT_METHOD, scenario.options), **keys}
+    method = method or DEFAULT_METHOD
+    chosen = make(_method(method).options, keys, where=f"method {method}")
+    _method(method).refuse(problem.layout, chosen)
+    if seed is None:
+        seed = secrets.randbits(53)
+    elif isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InputError(f"seed = {seed!r} can't be used", expected="a whole number of at least 0")
+    run = _Run(problem, method, chosen, seed, watch)
+    try:
+        with _patient_interrupt() as run.interrupted:
+            run.go()
+    except KeyboardInterrupt:
+        run.stop("interrupted")
+        raise Interrupted(run.record()) from None
+    return run.record()
+
+
+def _method(name: str) -> Any:
+    if name not in METHODS:
+        raise InputError(f'method "{name}" is unknown', fix=nearest(name, METHODS))
+    return METHODS[name]
+
+
+def options_for(method: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a scenario's keys that this method has; the others are for other methods."""
+    known = _method(method).options.__dataclass_fields__
+    return {key: value for key, value in keys.items() if key in known}
+
+
+@contextlib.contextmanager
+def _patient_interrupt() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C into a question that the run asks between two events; a second one raises."""
+    asked = False
+
+    def on_signal(number: int, frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Run:
+    def __init__(
+        self,
+        problem: Problem,
+        method: str,
+        options: Any,
+        seed: int,
+        watch: Callable[[Progress], None] | None,
+    ) -> None:
+        self.problem, self.method, self.options, self.seed = problem, method, options, seed
+        self.watch = watch
+        self.interrupted: Callable[[], bool] = lambda: False
+        layout = problem.layout
+        self.server = METHODS[method].server(layout, options)
+        self.clients = [METHODS[method].client(layout, name, options) for name in layout.clients]
+        self.index = {name: i for i, name in enumerate(layout.clients)}
+        self.streams = [
+            [stream(seed, i, a) for a in range(len(models))] for i, models in enumerate(problem.rewards)
+        ]
+        self.drawn = [[0] * len(models) for models in problem.rewards]
+        self.pulls: list[Pull | None] = [None] * len(self.clients)  # outstanding
+        self.since = [0] * len(self.clients)  # when the outstanding pull began
+        self.ticket = [0] * len(self.clients)  # a replaced pull's place in the queue is void
+        self.queue: list[tuple[int, int, int]] = []  # (time, client, ticket)
+        self.mail: deque[tuple[str | int, bytes]] = (
+            deque()
+        )  # (sender of an uplink | receiver of a downlink, data)
+        self.now = 0
+        self.total = 0
+
+    def record(self) -> Record:
+        return conclude(
+            self.problem, self.method, self.options, self.seed, self.server, self.clients, __version__
+        )
+
+    def go(self) -> None:
+        self._server(self.server.handle(Start()))
+        for i, client in enumerate(self.clients):
+            self._client(i, client.handle(Start()))
+        self._pump()
+        steps = 0
+        while self.queue and self.server.state != "done":
+            if self.interrupted():
+                raise KeyboardInterrupt
+            self.now, i, ticket = heapq.heappop(self.queue)
+            pull = self.pulls[i]
+            if ticket == self.ticket[i] and pull is not None:
+                self._finish(i, pull.times)
+                self._pump()
+            steps += 1
+            if self.watch and steps % 64 == 0:
+                reported = sum(client.state not in ("new", "exploring") for client in self.clients)
+                self.watch(Progress(self.total, reported, len(self.clients), self.server.rounds))
+        if self.server.state != "done":  # nobody has anything left to do, and a report is missing
+            self._server(self.server.handle(PatienceOver(self.server.round)))
+            self._pump()
+
+    def stop(self, reason: str) -> None:
+        self._server(self.server.handle(Stop(reason)))
+
+    def _finish(self, i: int, times: int) -> None:
+        """Hand a client `times` rewards of each arm of its outstanding pull, or as many as there are."""
+        pull = self.pulls[i]
+        assert pull is not None
+        models, drawn = self.problem.rewards[i], self.drawn[i]
+        limits = [models[a].limit for a in pull.arms]
+        left = min(
+            (n - drawn[a] for a, n in zip(pull.arms, limits, strict=True) if n is not None), default=times
+        )
+        given = min(times, left)
+        self.pulls[i] = None
+        if given > 0:
+            sums = tuple(float(models[a].sums(self.streams[i][a], given, drawn[a])) for a in pull.arms)
+            for a in pull.arms:
+                drawn[a] += given
+            self.total += given * len(pull.arms)
+            self._client(i, self.clients[i].handle(Pulled(sums, given)))
+        if given < times:
+            self._client(i, self.clients[i].handle(Stop("budget")))
+
+    def _pump(self) -> None:
+        """Deliver what was sent, in order, until nothing is under way."""
+        while self.mail:
+            to, data = self.mail.popleft()
+            if isinstance(to, str):
+                self._server(self.server.handle(Received(to, data)))
+            else:
+                self._deliver(to, data)
+
+    def _deliver(self, i: int, data: bytes) -> None:
+        """A message comes while a client pulls: the epoch it is in is finished first."""
+        pull = self.pulls[i]
+        if pull is not None and self.now > self.since[i]:
+            epochs = -(-(self.now - self.since[i]) // len(pull.arms))
+            self._finish(i, min(epochs, pull.times))
+        self._client(i, self.clients[i].handle(Received("server", data)))
+
+    def _client(self, i: int, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case Pull(arms, times):
+                    self.ticket[i] += 1
+                    self.pulls[i] = action if arms else None
+                    self.since[i] = self.now
+                    if arms:
+                        heapq.heappush(self.queue, (self.now + times * len(arms), i, self.ticket[i]))
+                case Send(_, payload, _):
+                    self.mail.append((self.clients[i].name, payload))
+
+    def _server(self, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, Send):
+                everyone = range(len(self.clients))
+                self.mail.extend(
+                    (i, action.payload) for i in everyone if action.to in (ALL, self.clients[i].name)
+                )
