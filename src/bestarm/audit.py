@@ -21,7 +21,7 @@ from bestarm.problem import Layout, Problem
 from bestarm.protocol import METHODS, decide
 from bestarm.protocol.machine import PatienceOver, Received, Start, Stop
 from bestarm.protocol.options import make
-from bestarm.record import SCHEMA, Bits, Record, count_pulls, digest, good_event, on_user_scale
+from bestarm.record import SCHEMA, Bits, Record, count_pulls, digest, good_event, on_user_scale, plain_json
 from bestarm.rewards import Scale
 from bestarm.simulate import identify
 
@@ -92,11 +92,9 @@ def _check_server(record: Record, layout: Layout, scale: Scale, options: Any) ->
         yield "what the server was sent leads to no verdict"
         return
     found = {
-        "verdict": msgspec.to_builtins(
-            msgspec.structs.replace(on_user_scale(server.verdict, scale), certificate={})
-        ),
+        "verdict": msgspec.structs.replace(on_user_scale(server.verdict, scale), certificate={}),
         "rounds": server.rounds,
-        "bits": msgspec.to_builtins(Bits(server.bits_up, server.bits_down)),
+        "bits": Bits(server.bits_up, server.bits_down),
         "wire_bytes": server.bytes,
         "proven_faulty": server.faulty,
         "interrupted": server.verdict.reason == "interrupted",
@@ -107,7 +105,7 @@ def _check_server(record: Record, layout: Layout, scale: Scale, options: Any) ->
     claimed = {key: plain.get(key) for key in found}
     claimed["certificate"] = plain["verdict"]["certificate"]["server"]
     claimed["verdict"] = {**plain["verdict"], "certificate": {}}
-    for key, value in found.items():
+    for key, value in plain_json(found).items():
         if value != claimed[key]:
             yield f"{key} does not follow from what the server was sent"
 
@@ -118,7 +116,8 @@ def _check_local(record: Record, layout: Layout, options: Any, local: Mapping[st
         yield "the clients' part does not name the clients of the layout"
         return
     told: dict[int, list[tuple[int, float]]] = {j: [] for j in range(len(layout.groups))}
-    for row in record.verdict.certificate["server"]["rounds"]:
+    rounds = record.verdict.certificate["server"]["rounds"]
+    for row in rounds:
         for j, count, mean in zip(row["group"], row["count"], row["mean"], strict=True):
             if (count, mean) not in told[j][-1:]:  # a client that is out of pulls stands with its last one
                 told[j].append((count, mean))
@@ -139,7 +138,10 @@ def _check_local(record: Record, layout: Layout, options: Any, local: Mapping[st
                 yield f"client {name} says that it sent nothing, and that it found an arm"
             continue
         counts, means = np.asarray(sent["count"]), np.asarray(sent["sum"]) / np.asarray(sent["count"])
-        if counts[0] != part["epoch"] or part["arm"] not in left or part["count"] < counts[-1]:
+        reported = record.verdict.certificate["server"]["arms"][j]
+        if part["arm"] not in left or reported not in (None, part["arm"]):
+            yield f"client {name}'s arm is not the one that it reported"
+        if counts[0] != part["epoch"] or part["count"] < counts[-1]:
             yield f"client {name}'s counts don't fit together"
         if options.quantiser:
             bits = decide.precision(r.alpha(counts))
@@ -149,8 +151,8 @@ def _check_local(record: Record, layout: Layout, options: Any, local: Mapping[st
             decoded = means
         if told[j] and not _same(told[j], counts, decoded):
             yield f"client {name}'s sums are not what the server was told"
-        if not told[j] and part["count"] not in (0, int(counts[-1])):
-            yield f"client {name}'s counts don't fit together"
+        if rounds and not told[j] and means[0] + 2 * r.alpha(counts[0]) > rounds[0]["threshold"]:
+            yield f"client {name} withdrew, but was not beaten"
     yield from _check_totals(record, layout, options, local)
 
 

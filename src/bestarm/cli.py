@@ -142,6 +142,7 @@ def run(
     """Run a scenario once, in process, and name the best arm. Keys given here win over the file's."""
     chosen = {key: value for key, value in options.items() if value is not None}
     loaded = load(scenario)
+    _warn_of_ties(loaded, {**loaded.options, **chosen})
     code = OK
     try:
         with _progress(quiet=as_json) as watch:
@@ -273,6 +274,7 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
     """Check a scenario file without running it."""
     loaded = load(scenario)
     refused = _refusal(loaded)
+    warnings = _warn_of_ties(loaded, loaded.options)
     layout = loaded.problem.layout
     facts = {
         "ok": True,
@@ -281,6 +283,7 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
         "clients": len(layout.clients),
         "method": loaded.method or DEFAULT_METHOD,
         "refused": refused,
+        "warnings": warnings,
     }
     if as_json:
         print(json.dumps({**facts, "ok": refused is None}))
@@ -293,6 +296,17 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
         _complain(f"{scenario}: {refused}", as_json=False)
         return BAD_INPUT
     return OK
+
+
+def _warn_of_ties(scenario: Scenario, options: dict[str, Any]) -> list[str]:
+    """Say on stderr what would keep the run from ending, unless something else ends it."""
+    if any(options.get(key) for key in ("budget", "max_rounds", "epsilon")):
+        return []
+    warnings = [f"{tie}; set epsilon or budget, or this may never end" for tie in scenario.problem.ties()]
+    for warning in warnings:
+        err.print("warning:", style="bold yellow", end=" ")
+        err.print(escape(warning), soft_wrap=True)
+    return warnings
 
 
 def _refusal(scenario: Scenario) -> str | None:

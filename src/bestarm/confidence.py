@@ -78,9 +78,9 @@ def radius(name: str, clients: int, arms: ArrayLike, delta: float) -> Radius:
 
     >>> r = radius("paper", clients=3, arms=3, delta=0.1)
     >>> round(float(r.alpha(1000)), 6)
-    0.140531
-    >>> int(r.inverse(0.125)), bool(r.alpha(1297) <= 0.125 < r.alpha(1296))
-    (1297, True)
+    0.140362
+    >>> int(r.inverse(0.125)), bool(r.alpha(1294) <= 0.125 < r.alpha(1293))
+    (1294, True)
     """
     if name not in RADII:
         raise InputError(f'radius = "{name}" is unknown', fix=nearest(name, RADII))

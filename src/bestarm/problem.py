@@ -214,6 +214,23 @@ class Problem:
         names = [name for mean, name in flat if mean == top]
         return names[0] if len(names) == 1 else None
 
+    def ties(self) -> list[str]:
+        """What a method that compares exactly can never decide, in words; empty if there is no such thing."""
+        found = []
+        tops = []
+        for group, row in zip(self.layout.groups, self.means, strict=True):
+            if any(mean is None for mean in row):
+                return []
+            top = max(mean for mean in row if mean is not None)
+            tops.append(top)
+            names = [arm for arm, mean in zip(group.arms, row, strict=True) if mean == top]
+            if len(names) > 1:
+                found.append(f'the best arms of group "{group.name}" are tied: {", ".join(names)}')
+        best = [g.name for g, top in zip(self.layout.groups, tops, strict=True) if top == max(tops)]
+        if len(best) > 1:
+            found.append(f"the best arms of these groups are tied: {', '.join(best)}")
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """What a record keeps, in [0, 1]; arms whose model can't be written down are null."""
         groups = []

@@ -69,8 +69,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain Python values: the object that `bestarm run --json` prints."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+        """Plain JSON values: the object that `bestarm run --json` prints."""
+        plain: dict[str, Any] = plain_json(self)
         return plain
 
     def sealed(self) -> Record:
@@ -124,6 +124,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         from bestarm.report.plots import intervals
 
         return intervals(self, ax)
+
+
+def plain_json(value: Any) -> Any:
+    """A value as JSON would give it back: lists for tuples, dicts for structs."""
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def digest(plain: Mapping[str, Any]) -> str:

@@ -64,7 +64,7 @@ def identify(
     >>> problem = ba.Problem.bernoulli([[.9, .2], [.6, .1]])
     >>> record = ba.identify(problem, method="fed-sel", delta=0.1, seed=7)
     >>> record.verdict.arm, record.rounds
-    ('g1/a1', 9)
+    ('g1/a1', 1)
     """
     keys: dict[str, Any] = dict(options)
     if delta is not None:

@@ -221,22 +221,27 @@ class Client:
 
     def _withdraw(self) -> list[Action]:
         self.state = "done"
-        self.sent.append((self.phase1.epoch, float(self.phase1.sums[self.phase1.best])))
+        self._settle()
         return [Pull((), 0), Send(SERVER, *Withdrawn().encode(self.wire, self.group))]
 
     def _report(self, *, unfinished: bool) -> list[Action]:
         p = self.phase1
-        if p.epoch == 0:  # not one reward came: there is nothing to report
+        if p.epoch == 0 or (unfinished and not self.wire.stoppable):
+            # Not one reward came, or the counts are at their end in a run that has no word for that.
             self.state, self.spent = "reported", True
             return [Pull((), 0)]
         self.state = "reported"
         self.spent = unfinished
-        self.arm, self.count = p.best, p.epoch
-        self.sum = float(p.sums[self.arm])
+        self._settle()
         remaining = tuple(bool(a) for a in p.active) if unfinished else None
         report = Report(self.arm, self.count, self.sum / self.count, remaining)
-        self.sent.append((self.count, self.sum))
         return [Pull((), 0), Send(SERVER, *report.encode(self.wire, self.group)), Await(1)]
+
+    def _settle(self) -> None:
+        """Phase I is over: from here on the leading arm is the client's arm."""
+        p = self.phase1
+        self.arm, self.count, self.sum = p.best, p.epoch, float(p.sums[p.best])
+        self.sent.append((self.count, self.sum))
 
     def _refine(self) -> list[Action]:
         mean = self.sum / self.count
@@ -254,6 +259,8 @@ class Client:
     def _exhausted(self) -> list[Action]:
         self.state = "reported"
         self.spent = True
+        if not self.wire.stoppable:
+            return [Pull((), 0)]
         return [Pull((), 0), Send(SERVER, *Refinement().encode(self.wire, self.group, self.count, 0))]
 
     def _received(self, data: bytes) -> list[Action]:
@@ -508,4 +515,5 @@ class Server:
 
     def certificate(self) -> dict[str, Any]:
         """The server's part: what it was sent, in order, and what it made of it, round by round."""
-        return {"events": self.events, "rounds": self.history, "ignored": self.ignored}
+        arms = [None if report is None else report.arm for report in self.reports]
+        return {"events": self.events, "arms": arms, "rounds": self.history, "ignored": self.ignored}

@@ -1,0 +1,229 @@
+"""Scenario files: what they can say, and an error that names file, table, key and value for all else."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+import bestarm as ba
+from bestarm.rewards import Bernoulli, Recording, Table
+
+GROUPS = """
+[[group]]
+name = "north"
+arms = { a = 0.6, b = 0.4 }
+[[group]]
+name = "south"
+arms = { c = 0.5 }
+"""
+
+
+def write(folder, text, name="s.toml"):
+    path = folder / name
+    path.write_text(textwrap.dedent(text), encoding="utf-8")
+    return path
+
+
+def test_a_scenario_holds_problem_and_options(tmp_path):
+    path = write(tmp_path, 'method = "fed-sel"\ndelta = 0.1\nseed = 4\nperiod = 20\n' + GROUPS)
+    scenario = ba.load(path)
+    assert scenario.problem.best == "north/a"
+    assert (scenario.method, scenario.seed) == ("fed-sel", 4)
+    record = ba.identify(scenario)
+    assert (record.seed, record.delta, record.options["period"]) == (4, 0.1, 20)
+    assert ba.identify(scenario, seed=9, period=50, delta=0.2).options["period"] == 50
+
+
+def test_goal_min_and_bounds_are_reported_on_the_user_s_scale(tmp_path):
+    text = """
+    goal = "min"
+    delta = 0.1
+    [[group]]
+    name = "eu"
+    arms = { a = 100, b = 900 }
+    bounds = [0, 1000]
+    [[group]]
+    name = "us"
+    arms = { c = 700, d = { kind = "table", values = [200, 1000] } }
+    bounds = [200, 1000]
+    """
+    record = ba.identify(ba.load(write(tmp_path, text)), "fed-sel", seed=1)
+    assert record.verdict.arm == "eu/a"
+    assert record.verdict.mean == pytest.approx(100, abs=30)
+    low, high = record.verdict.interval
+    assert 0 <= low < 100 < high <= 1000
+    assert ba.verify(record, replay=True)
+
+
+CSV = """\
+city,place,who,score,n,year
+A,x,u1,5,2,2023
+A,x,u1,1,1,2024
+A,y,u1,3,1,2024
+B,z,u2,4,4,2024
+B,w,u2,0,1,2024
+"""
+
+
+def data(tmp_path, keys, csv=CSV):
+    (tmp_path / "d.csv").write_text(csv, encoding="utf-8")
+    return write(tmp_path, "[data]\ncsv = 'd.csv'\n" + textwrap.dedent(keys))
+
+
+def test_rewards_from_a_csv_file(tmp_path):
+    keys = 'group="city"\narm="place"\nreward="score"\ncount="n"\nbounds=[0,5]'
+    problem = ba.load(data(tmp_path, keys)).problem
+    assert [g.name for g in problem.layout.groups] == ["A", "B"]
+    assert problem.rewards[0] == (Table((0.2, 1.0), (1.0, 2.0)), Table((0.6,), (1.0,)))
+    assert problem.rewards[1] == (Table((0.8,), (4.0,)), Bernoulli(0.0))
+
+
+def test_where_min_count_and_clients(tmp_path):
+    keys = """
+    group = "city"
+    arm = "place"
+    reward = "score"
+    count = "n"
+    bounds = [0, 5]
+    where = { year = 2024, city = ["A", "B"] }
+    min_count = 2
+    clients = 3
+    """
+    problem = ba.load(data(tmp_path, keys)).problem
+    (group,) = problem.layout.groups
+    assert (group.name, group.arms, group.clients) == ("B", ("z",), ("B-1", "B-2", "B-3"))
+
+
+def test_a_group_table_sets_the_clients_of_a_group_from_data(tmp_path):
+    keys = 'group="city"\narm="place"\nreward="score"\nbounds=[0,5]\n[[group]]\nname="A"\nclients=2'
+    problem = ba.load(data(tmp_path, keys)).problem
+    assert problem.layout.clients == ("A-1", "A-2", "B-1")
+
+
+def test_a_client_column_gives_each_client_its_own_rewards(tmp_path):
+    csv = "g,a,c,r\nG,x,p,1\nG,x,q,0\nG,y,p,0\nG,y,q,0\n"
+    problem = ba.load(data(tmp_path, 'group="g"\narm="a"\nclient="c"\nreward="r"', csv)).problem
+    assert problem.layout.clients == ("p", "q")
+    assert problem.rewards == ((Bernoulli(1.0), Bernoulli(0.0)), (Bernoulli(0.0), Bernoulli(0.0)))
+    assert problem.means == ((0.5, 0.0),)
+    assert ba.Problem.from_dict(problem.to_dict()) == problem
+
+
+def test_successes_of_trials_and_the_better_end_of_goal_min(tmp_path):
+    csv = "g,a,good,all\nG,x,30,40\nG,y,10,40\n"
+    keys = 'group="g"\narm="a"\nsuccesses="good"\ntrials="all"'
+    assert ba.load(data(tmp_path, keys, csv)).problem.means == ((0.75, 0.25),)
+    path = tmp_path / "d.csv"
+    least = ba.Problem.from_csv(str(path), group="g", arm="a", successes="good", trials="all", goal="min")
+    assert least.best == "G/y"
+
+
+def test_without_replacement_rewards_are_played_in_order(tmp_path):
+    csv = "g,a,r\nG,x,1\nG,y,0\nG,x,0\nG,y,1\n"
+    problem = ba.load(data(tmp_path, 'group="g"\narm="a"\nreward="r"\nreplace=false', csv)).problem
+    assert problem.rewards[0] == (Recording((1.0, 0.0)), Recording((0.0, 1.0)))
+    record = ba.identify(problem, "fed-sel", seed=1)
+    assert record.verdict.reason == "budget"
+
+
+BAD = {
+    "delta above 1": ("delta = 1.5" + GROUPS, r"delta = 1.5 can't be used.*\(0, 1\)"),
+    "delta not a number": ("delta = nan" + GROUPS, "delta = nan"),
+    "delta as text": ('delta = "a"' + GROUPS, "delta = 'a'"),
+    "unknown key": ("perod = 5" + GROUPS, r'"perod" = 5 is unknown.*"period"'),
+    "unknown method": ('method = "fedsel"' + GROUPS, '"fed-sel"'),
+    "unknown goal": ('goal = "best"' + GROUPS, "goal"),
+    "seed": ("seed = -3" + GROUPS, "seed = -3"),
+    "unknown radius": ('radius = "papr"' + GROUPS, "radius = 'papr'"),
+    "no groups": ("delta = 0.1", "no groups"),
+    "group no name": ("[[group]]\narms = { a = 0.5 }", r"\[\[group\]\] number 1.*name"),
+    "group twice": ('[[group]]\nname="x"\narms={a=0.5}\n[[group]]\nname="x"\narms={a=0.5}', "used twice"),
+    "client twice": (
+        '[[group]]\nname="x"\nclients=["c","c"]\narms={a=0.5}', 'client name "c" is used twice',
+    ),
+    "no arms": ('[[group]]\nname = "x"', r'"x".*"arms" is missing'),
+    "empty arms": ('[[group]]\nname = "x"\narms = {}', 'group "x".*no arms'),
+    "mean outside": ('[[group]]\nname = "x"\narms = { a = 1.2 }', r'arm "a".*mean 1.2 is outside \[0, 1\]'),
+    "mean nan": ('[[group]]\nname = "x"\narms = { a = nan }', 'arm "a".*nan is not a finite number'),
+    "mean text": ('[[group]]\nname = "x"\narms = { a = "hi" }', "describes no arm"),
+    "arm slash": ('[[group]]\nname = "x"\narms = { "a/b" = 0.5 }', "without"),
+    "name empty": ('[[group]]\nname = ""\narms = { a = 0.5 }', "printable"),
+    "name hostile": ('[[group]]\nname = "a\\u202Eb"\narms = { a = 0.5 }', "printable"),
+    "name number": ('[[group]]\nname = 3\narms = { a = 0.5 }', "name = 3"),
+    "clients": ('[[group]]\nname = "x"\nclients = 0\narms = { a = 0.5 }', "clients = 0"),
+    "bounds": ('[[group]]\nname = "x"\nbounds = [3, 1]\narms = { a = 2 }', "low < high"),
+    "bounds text": ('[[group]]\nname = "x"\nbounds = "big"\narms = { a = 2 }', "two numbers"),
+    "group key": ('[[group]]\nname = "x"\narm = { a = 2 }', r'"arm" = .* is unknown.*"arms"'),
+    "group a table": ('[group]\nname = "x"', "not a list of tables"),
+    "kind": ('[[group]]\nname = "x"\narms = { a = { kind = "normal" } }', "kind = 'normal'"),
+    "not toml": ("delta = = 3", "this is not TOML.*line 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), BAD.values(), ids=BAD.keys())
+def test_what_is_wrong_is_named_with_its_place(tmp_path, text, message):
+    path = write(tmp_path, text)
+    with pytest.raises(ba.InputError, match=message) as caught:
+        ba.load(path)
+    assert str(caught.value).startswith(str(path))
+
+
+COLUMNS = 'group="city"\narm="place"\nreward="score"\nbounds=[0,5]\n'
+BAD_DATA = {
+    "no file": ("csv='x.csv'\n" + COLUMNS, CSV, "no such file"),
+    "no column": (COLUMNS.replace("score", "scor"), CSV, r'no column "scor".*"score"'),
+    "no where column": (COLUMNS + "where = { yaer = 3 }", CSV, r'no column "yaer".*"year"'),
+    "cell": (COLUMNS, CSV.replace("B,z,u2,4", "B,z,u2,four"), r"line 5.*'four'.*finite number"),
+    "nan cell": (COLUMNS, CSV.replace("B,z,u2,4", "B,z,u2,nan"), "line 5"),
+    "outside": (COLUMNS, CSV.replace("B,z,u2,4", "B,z,u2,6"), r"line 5.*score = 6"),
+    "short row": (COLUMNS, CSV + "A,x\n", "line 7.*2 cells"),
+    "empty name": (COLUMNS, CSV.replace("B,z", "B,"), 'line 5.*"place" is empty'),
+    "empty file": (COLUMNS, "", "empty"),
+    "no rows": (COLUMNS + "where = { year = 1999 }", CSV, "no row is left"),
+    "min_count": (COLUMNS + "min_count = 100", CSV, "Lower min_count"),
+    "unknown key": (COLUMNS + "rewards = 'x'", CSV, r'"rewards".*"reward"'),
+    "no reward": ('group="city"\narm="place"', CSV, "which columns"),
+    "both": (COLUMNS + "successes='n'\ntrials='n'", CSV, "which columns"),
+    "missing client reward": (
+        COLUMNS + "client='who'",
+        CSV.replace("A,y,u1", "A,y,u3"),
+        "has no reward of arm",
+    ),
+    "successes": ('group="city"\narm="place"\nsuccesses="score"\ntrials="n"', CSV, "5 successes of 2 trials"),
+    "column twice": (COLUMNS, CSV.replace("year", "n"), "stands twice"),
+    "group not there": (COLUMNS + '[[group]]\nname="C"\nclients=2', CSV, '"C" is not in the data'),
+    "group with arms": (COLUMNS + '[[group]]\nname="A"\narms={x=1}', CSV, "arms or bounds of its own"),
+    "replace with count": (COLUMNS + "replace = false\ncount = 'n'", CSV, "single rewards"),
+    "negative count": (COLUMNS + "count = 'n'", CSV.replace("u1,3,1", "u1,3,-1"), "line 4.*count of -1"),
+}
+
+
+@pytest.mark.parametrize(("keys", "csv", "message"), BAD_DATA.values(), ids=BAD_DATA.keys())
+def test_what_is_wrong_with_data_is_named_with_its_line(tmp_path, keys, csv, message):
+    (tmp_path / "d.csv").write_text(csv, encoding="utf-8")
+    text = "[data]\n" + ("" if "csv=" in keys else "csv = 'd.csv'\n") + keys
+    with pytest.raises(ba.InputError, match=message):
+        ba.load(write(tmp_path, text))
+
+
+def test_files_that_are_no_text_are_refused(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_bytes(b"\x89PNG\x0d\xff\xfe")
+    with pytest.raises(ba.InputError, match="not a text file"):
+        ba.load(path)
+    with pytest.raises(ba.InputError, match="can't be read"):
+        ba.load(tmp_path)
+    with pytest.raises(ba.InputError, match="No such file"):
+        ba.load(tmp_path / "none.toml")
+    (tmp_path / "d.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ba.InputError, match="not a text file"):
+        ba.load(write(tmp_path, "[data]\ncsv='d.csv'\n" + COLUMNS))
+
+
+def test_python_means_are_checked_as_well():
+    for means in ([], [[]], [[1.5]], [[0.5, float("nan")]], {"a/b": {"x": 0.5}}):
+        with pytest.raises(ba.InputError):
+            ba.Problem.bernoulli(means)
+    with pytest.raises(ba.InputError, match="2 numbers of clients for 1"):
+        ba.Problem.bernoulli([[0.5]], clients=[1, 2])
