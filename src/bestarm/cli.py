@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Optional, get_type_hints
 
-import click
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -33,7 +32,7 @@ from bestarm.version import __version__
 OK, BAD_INPUT, UNDECIDED, NOT_VERIFIED, INTERRUPTED = 0, 2, 3, 4, 130
 MOST_ROWS = 20
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 ScenarioPath = Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="the scenario file")]
@@ -44,15 +43,15 @@ def main() -> None:
     """The `bestarm` command: runs it and turns errors into exit codes."""
     as_json = "--json" in sys.argv[1:]
     try:
-        code = app(standalone_mode=False)
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except InputError as error:
         _complain(str(error), as_json)
         code = BAD_INPUT
-    except click.ClickException as error:
+    except typer.TyperException as error:
         _complain(error.format_message(), as_json)
         err.print('See "bestarm --help" or "bestarm COMMAND --help".')
         code = BAD_INPUT
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         err.print("interrupted")
         code = INTERRUPTED
     sys.exit(code or OK)
@@ -299,10 +298,11 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
 
 
 def _warn_of_ties(scenario: Scenario, options: dict[str, Any]) -> list[str]:
-    """Say on stderr what would keep the run from ending, unless something else ends it."""
-    if any(options.get(key) for key in ("budget", "max_rounds", "epsilon")):
+    """Say on stderr what would keep an exact comparison from ending, unless an option ends it."""
+    if options.get("budget") or options.get("epsilon"):
         return []
-    warnings = [f"{tie}; set epsilon or budget, or this may never end" for tie in scenario.problem.ties()]
+    ties = scenario.problem.ties()
+    warnings = [f"{tie}. An exact comparison never ends there: set epsilon or budget" for tie in ties]
     for warning in warnings:
         err.print("warning:", style="bold yellow", end=" ")
         err.print(escape(warning), soft_wrap=True)

@@ -74,7 +74,7 @@ class Radius:
 
 
 def radius(name: str, clients: int, arms: ArrayLike, delta: float) -> Radius:
-    """The radius `name` for |C| = `clients` clients (of all groups together) and |A| = `arms` arms.
+    """The radius `name` for so many clients (of all groups together) and so many arms in the arm-set.
 
     >>> r = radius("paper", clients=3, arms=3, delta=0.1)
     >>> round(float(r.alpha(1000)), 6)

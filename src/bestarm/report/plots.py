@@ -81,7 +81,10 @@ def intervals(record: Record, ax: Any = None) -> Any:
 def save(ax: Any, path: str) -> None:
     """Write the figure of these axes; the ending names the format (.png, .svg, .pdf)."""
     try:
-        ax.figure.savefig(path, dpi=150)
+        # No date and no random ids: the same record gives the same file.
+        with _pyplot().rc_context({"svg.hashsalt": "bestarm"}):
+            is_svg = str(path).endswith(".svg")
+            ax.figure.savefig(path, dpi=150, metadata={"Date": None} if is_svg else None)
     except (OSError, ValueError) as error:
         raise InputError(f"the picture can't be written: {error}", where=str(path)) from None
     finally:

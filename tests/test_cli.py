@@ -1,0 +1,170 @@
+"""The command as a user types it: output, JSON, exit codes, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+QUICK = """
+delta = 0.1
+[[group]]
+name = "north"
+arms = { a = 0.9, b = 0.2 }
+[[group]]
+name = "south [bold]"
+arms = { c = 0.5, d = 0.1 }
+"""
+TIED = QUICK.replace("0.5", "0.9")
+
+
+def bestarm(*args, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "bestarm.cli", *map(str, args)],
+        capture_output=True, text=True, cwd=cwd, env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(QUICK, encoding="utf-8")
+    return path
+
+
+def test_run_names_the_best_arm(scenario):
+    done = bestarm("run", scenario, "--seed", 1)
+    assert done.returncode == 0
+    assert "north/a is the best arm" in done.stdout
+    assert "south [bold]" in done.stdout
+    assert "seed 1" in done.stdout
+
+
+def test_json_is_one_object_and_the_record(scenario, tmp_path):
+    done = bestarm("run", scenario, "--seed", 1, "--json", "--out", tmp_path / "r.json")
+    record = json.loads(done.stdout)
+    assert record["verdict"]["arm"] == "north/a"
+    assert done.stderr == ""
+    saved = json.loads((tmp_path / "r.json").read_text())
+    assert saved == record
+
+
+def test_every_key_can_be_given_on_the_command_line(scenario):
+    done = bestarm(
+        "run", scenario, "--seed", 1, "--json", "--delta", 0.2, "--c", 4, "--period", 7,
+        "--period_growth", 1.5, "--no-quantiser", "--radius", "sharp", "--intersect",
+        "--early-stop", "--budget", 100000, "--max-rounds", 50, "--epsilon", 0.01, "--method", "fed-sel",
+    )  # fmt: skip
+    record = json.loads(done.stdout)
+    assert record["delta"] == 0.2
+    assert record["options"] == {
+        "epsilon": 0.01, "byzantine": 0, "budget": 100000, "max_rounds": 50, "c": 4.0, "period": 7,
+        "period_growth": 1.5, "quantiser": False, "radius": "sharp", "intersect": True, "early_stop": True,
+    }  # fmt: skip
+
+
+def test_undecided_is_exit_code_3(tmp_path):
+    path = tmp_path / "t.toml"
+    path.write_text(TIED, encoding="utf-8")
+    done = bestarm("run", path, "--seed", 1, "--budget", 20000)
+    assert done.returncode == 3
+    assert "Undecided" in done.stdout
+    assert "north/a, south [bold]/c" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["run", "nowhere.toml"],
+        ["run"],
+        ["run", "{}", "--delta", "3"],
+        ["run", "{}", "--delta", "x"],
+        ["run", "{}", "--perod", "3"],
+        ["run", "{}", "--method", "best"],
+        ["run", "{}", "--budget", "1"],
+        ["run", "{}", "--plot", "picture.xyz"],
+        ["run", "{}", "--out", "/proc/nowhere/r.json"],
+        ["check", "nowhere.toml"],
+        ["verify", "nowhere.json"],
+        ["verify", "{}"],
+        ["new", "/proc/nowhere/x"],
+        ["nonsense"],
+    ],
+)
+def test_bad_input_is_exit_code_2_without_a_traceback(scenario, args, tmp_path):
+    done = bestarm(*[scenario if a == "{}" else a for a in args], cwd=tmp_path)
+    assert done.returncode == 2
+    assert "error:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_bad_input_with_json_is_an_object_too():
+    done = bestarm("run", "nowhere.toml", "--json")
+    assert done.returncode == 2
+    assert "nowhere.toml" in json.loads(done.stdout)["error"]
+
+
+def test_new_then_check_then_run(tmp_path):
+    assert bestarm("new", "mine", cwd=tmp_path).returncode == 0
+    assert bestarm("new", "mine", cwd=tmp_path).returncode == 2
+    checked = bestarm("check", "mine.toml", cwd=tmp_path)
+    assert checked.returncode == 0
+    assert "2 groups, 5 arms, 2 clients" in checked.stdout
+    done = bestarm("run", "mine.toml", "--seed", 1, cwd=tmp_path)
+    assert "north/a is the best arm" in done.stdout
+
+
+def test_check_says_what_would_be_refused_and_what_is_tied(tmp_path):
+    path = tmp_path / "t.toml"
+    path.write_text(TIED.replace('name = "north"', 'name = "north"\nclients = 2'), encoding="utf-8")
+    done = bestarm("check", path, "--json")
+    assert done.returncode == 2
+    facts = json.loads(done.stdout)
+    assert "2 clients" in facts["refused"]
+    assert "tied: north, south [bold]" in facts["warnings"][0]
+
+
+def test_verify_accepts_a_sound_record_and_rejects_an_altered_one(scenario, tmp_path):
+    path = tmp_path / "r.json"
+    bestarm("run", scenario, "--seed", 1, "--out", path)
+    assert bestarm("verify", path, "--replay").returncode == 0
+    path.write_text(path.read_text().replace('"arm": "north/a"', '"arm": "south [bold]/c"'))
+    done = bestarm("verify", path, "--json")
+    assert done.returncode == 4
+    assert json.loads(done.stdout)["ok"] is False
+
+
+def test_a_picture_is_drawn(scenario, tmp_path):
+    for name in ("p.png", "p.svg"):
+        assert bestarm("run", scenario, "--seed", 1, "--plot", tmp_path / name).returncode == 0
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "p.svg").read_text()
+
+
+def test_ctrl_c_leaves_a_record_and_exits_with_130(tmp_path):
+    path = tmp_path / "t.toml"
+    path.write_text(TIED, encoding="utf-8")
+    command = [sys.executable, "-m", "bestarm.cli", "run", path, "--seed", "1", "--out", tmp_path / "r.json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "tied" in process.stderr.readline()  # the run is about to begin
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in out
+    record = json.loads((tmp_path / "r.json").read_text())
+    assert record["interrupted"] is True
+    assert record["verdict"]["reason"] == "interrupted"
+    assert bestarm("verify", tmp_path / "r.json").returncode == 0
+
+
+def test_version_and_help():
+    assert bestarm("--version").stdout.startswith("bestarm ")
+    for command in ("run", "check", "new", "verify"):
+        assert bestarm(command, "--help").returncode == 0

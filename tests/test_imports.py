@@ -1,0 +1,77 @@
+"""What is loaded when, and which room may know which."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+SLOW = ["typer", "rich", "scipy.stats", "nats", "grpc", "plotly", "matplotlib", "dask", "pyarrow"]
+
+
+def loaded_after(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{code}\nprint('\\n'.join(sys.modules))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return set(done.stdout.split())
+
+
+def test_importing_bestarm_loads_no_heavy_module():
+    loaded = loaded_after("import bestarm")
+    assert "bestarm.simulate" in loaded
+    assert not loaded & set(SLOW)
+
+
+def test_a_run_loads_no_heavy_module_either():
+    code = "import bestarm as ba; ba.identify(ba.Problem.bernoulli([[.9, .1]]), 'fed-sel', seed=1)"
+    assert not loaded_after(code) & set(SLOW)
+
+
+def imports_of(path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def test_the_protocol_knows_no_io_and_no_driver(root):
+    allowed = ("bestarm.problem", "bestarm.confidence", "bestarm.errors", "bestarm.protocol")
+    forbidden = {
+        "time",
+        "random",
+        "socket",
+        "asyncio",
+        "os",
+        "pathlib",
+        "secrets",
+        "numpy.random",
+        "datetime",
+    }
+    files = list((root / "src/bestarm/protocol").glob("*.py"))
+    assert len(files) > 5
+    for path in files:
+        names = imports_of(path)
+        assert not names & forbidden, path
+        for name in names:
+            assert not name.startswith("bestarm") or name == "bestarm" or name.startswith(allowed), (
+                path,
+                name,
+            )
+
+
+@pytest.mark.parametrize("package", ["typer", "rich", "click"])
+def test_only_the_command_line_knows_the_terminal(root, package):
+    for path in (root / "src/bestarm").rglob("*.py"):
+        if path.name != "cli.py":
+            assert not any(name.split(".")[0] == package for name in imports_of(path)), path
+
+
+def test_nobody_imports_the_command_line(root):
+    for path in (root / "src/bestarm").rglob("*.py"):
+        assert "bestarm.cli" not in imports_of(path), path
