@@ -27,6 +27,33 @@ def skip(sums: Floats, active: Mask, boundary: ArrayLike) -> Ints:
     return np.asarray(np.maximum(np.floor(boundary - gap), 1.0), dtype=np.int64)
 
 
+def batch(
+    sums: Floats,
+    active: Mask,
+    boundary: ArrayLike,
+    epoch: ArrayLike,
+    *,
+    least: ArrayLike,
+    last: ArrayLike,
+    left: ArrayLike | None = None,
+) -> Ints:
+    """Epochs that Phase I may draw now; 0 where it is over or `left` pulls don't pay for one.
+
+    A single arm has nothing to be compared with and is drawn up to `least`; ε ends Phase I at `last`.
+    """
+    epoch, alone = np.asarray(epoch), active.sum(axis=-1) == 1
+    epochs = np.where(alone, np.asarray(least) - epoch, skip(sums, active, boundary))
+    if left is not None:
+        epochs = np.minimum(epochs, np.asarray(left) // active.sum(axis=-1))
+    return np.asarray(np.maximum(np.minimum(epochs, np.asarray(last) - epoch), 0), dtype=np.int64)
+
+
+def finished(active: Mask, epoch: ArrayLike, *, least: ArrayLike, over: ArrayLike) -> Mask:
+    """Whether Phase I has its arm: one is left after a plausible time, or ε ended it at epoch `over`."""
+    epoch, alone = np.asarray(epoch), active.sum(axis=-1) == 1
+    return np.asarray((alone & (epoch >= np.asarray(least))) | (epoch >= np.asarray(over)))
+
+
 def eliminate(sums: Floats, active: Mask, boundary: ArrayLike) -> Mask:
     """Line 5 of Algorithm 1, times t: who stays, i.e. is less than t·β(t) behind the largest sum.
 
@@ -91,6 +118,38 @@ def shortfall(lower: Floats, upper: Floats, active: Mask) -> Floats:
     """By how much the leader's mean can fall short of the best active one; −∞ if it is alone."""
     others = active & (np.arange(lower.shape[-1]) != leader(lower, active)[..., None])
     return np.asarray(np.max(np.where(others, upper, -np.inf), axis=-1) - threshold(lower, active))
+
+
+GO_ON, IDENTIFIED, CONTRADICTION, BUDGET, ROUNDS = range(5)
+
+
+def close_round(
+    lower: Floats,
+    upper: Floats,
+    active: Mask,
+    resolved: Mask,
+    spent: Mask,
+    *,
+    epsilon: float = 0.0,
+    last_round: bool = False,
+) -> tuple[Mask, Ints, Ints]:
+    """The end of a round: who stays, what follows (a code above), and the leader.
+
+    `resolved`: the group has found its arm; `spent`: it makes no more pulls. An interval that is empty, or
+    nobody left, is a contradiction: it can't be on the good event.
+    """
+    stay = contenders(lower, upper, active)
+    first = leader(lower, active)
+    many = stay.sum(axis=-1)
+    within = many == 1
+    if epsilon > 0:
+        within = within | (shortfall(lower, upper, stay) <= epsilon / 2.0)
+    found = within & np.take_along_axis(resolved, first[..., None], axis=-1)[..., 0]
+    stuck = (many == 1) | ~(stay & ~spent).any(axis=-1)
+    torn = (active & (lower > upper)).any(axis=-1) | (many == 0)
+    codes = [CONTRADICTION, IDENTIFIED, BUDGET, ROUNDS]
+    outcome = np.select([torn, found, stuck, np.full(torn.shape, last_round)], codes, GO_ON)
+    return stay, np.asarray(outcome, dtype=np.int64), first
 
 
 def beaten(sums: Floats, active: Mask, count: ArrayLike, alpha: ArrayLike, bound: ArrayLike) -> Mask:

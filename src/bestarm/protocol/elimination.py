@@ -43,8 +43,7 @@ class Elimination:
         self.pulls = 0
         self.exits: list[Exit] = []
         self.least = least_count(radius, c, epsilon)
-        # Where ε ends Phase I; without ε, never.
-        self.last = float(radius.inverse(epsilon / 4.0)) if epsilon > 0 else np.inf
+        self.over = end_by_epsilon(radius, epsilon)
 
     @property
     def arms(self) -> tuple[int, ...]:
@@ -56,8 +55,7 @@ class Elimination:
 
     @property
     def finished(self) -> bool:
-        alone = int(self.active.sum()) == 1 and self.epoch >= self.least
-        return alone or self.epoch >= self.last
+        return bool(decide.finished(self.active, self.epoch, least=self.least, over=self.over))
 
     @property
     def exhausted(self) -> bool:
@@ -65,13 +63,17 @@ class Elimination:
 
     def batch(self) -> int:
         """Epochs that may be drawn now; 0 if the budget does not pay for one."""
-        if int(self.active.sum()) == 1:
-            epochs = self.least - self.epoch  # a single arm: nothing to compare, but t̄ must be plausible
-        else:
-            epochs = int(decide.skip(self.sums, self.active, self.radius.boundary(self.epoch, self.c)))
-        if self.budget is not None:
-            epochs = min(epochs, (self.budget - self.pulls) // len(self.arms))
-        return int(min(epochs, self.last - self.epoch, MAX_COUNT - self.epoch))
+        return int(
+            decide.batch(
+                self.sums,
+                self.active,
+                self.radius.boundary(self.epoch, self.c),
+                self.epoch,
+                least=self.least,
+                last=min(self.over, MAX_COUNT),
+                left=None if self.budget is None else self.budget - self.pulls,
+            )
+        )
 
     def absorb(self, sums: tuple[float, ...], times: int) -> None:
         """Count `times` further epochs of the active arms."""
@@ -88,3 +90,8 @@ class Elimination:
 def least_count(radius: Radius, c: float, epsilon: float = 0.0) -> int:
     """τ(1/c), the fewest samples after which Phase I can end: gaps are at most 1 (erratum 16)."""
     return int(radius.inverse(max(1.0 / c, epsilon / 4.0)))
+
+
+def end_by_epsilon(radius: Radius, epsilon: float) -> float:
+    """τ(ε/4), the epoch at which ε ends Phase I; without ε, never."""
+    return float(radius.inverse(epsilon / 4.0)) if epsilon > 0 else np.inf

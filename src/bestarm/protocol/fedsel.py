@@ -424,21 +424,24 @@ class Server:
             lower, upper = np.maximum(lower, self.lower), np.minimum(upper, self.upper)
         self.lower = np.where(known, lower, self.lower)
         self.upper = np.where(known, upper, self.upper)
-        stay = decide.contenders(self.lower, self.upper, self.active)
+        last_round = self.options.max_rounds is not None and self.round + 1 >= self.options.max_rounds
+        stay, outcome, first = decide.close_round(
+            self.lower,
+            self.upper,
+            self.active,
+            np.array([report is not None and report.remaining is None for report in self.reports]),
+            self.spent,
+            epsilon=self.options.epsilon,
+            last_round=last_round,
+        )
         self._note(stay)
-        if (self.active & (self.lower > self.upper)).any() or not stay.any():
+        if outcome == decide.CONTRADICTION:
             return self._undecided("contradiction")
         self.active = stay
-        first = int(decide.leader(self.lower, self.active))
-        report = self.reports[first]
-        alone = int(self.active.sum()) == 1
-        within = alone or (self.options.epsilon > 0 and self._shortfall() <= self.options.epsilon / 2.0)
-        if within and report is not None and report.remaining is None:
-            return self._identified(first, report.arm)
-        if alone or (self.active & self.spent).sum() == self.active.sum():
-            return self._undecided("budget")
-        if self.options.max_rounds is not None and self.rounds >= self.options.max_rounds:
-            return self._undecided("rounds")
+        if outcome == decide.IDENTIFIED:
+            return self._identified(int(first))
+        if outcome != decide.GO_ON:
+            return self._undecided("budget" if outcome == decide.BUDGET else "rounds")
         self.round += 1
         self.waiting = self.active & ~self.spent
         self.missing = int(self.waiting.sum())
@@ -463,7 +466,10 @@ class Server:
     def _shortfall(self) -> float:
         return float(decide.shortfall(self.lower, self.upper, self.active))
 
-    def _identified(self, j: int, arm: int) -> list[Action]:
+    def _identified(self, j: int) -> list[Action]:
+        report = self.reports[j]
+        assert report is not None
+        arm = report.arm
         verdict = Verdict(
             status="identified",
             arm=self.layout.arm(j, arm),
