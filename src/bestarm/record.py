@@ -224,7 +224,13 @@ def good_event(
 
 
 def conclude(
-    problem: Problem, method: str, options: Any, seed: int, server: Any, clients: Sequence[Any], version: str
+    problem: Problem,
+    method: str,
+    options: Any,
+    seed: int | None,
+    server: Any,
+    clients: Sequence[Any],
+    version: str,
 ) -> Record:
     """The record of a finished run, from its machines."""
     local = local_part(clients)

@@ -11,9 +11,11 @@ import secrets
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from bestarm.errors import InputError, nearest
 from bestarm.problem import Problem
@@ -66,23 +68,12 @@ def identify(
     >>> record.verdict.arm, record.rounds
     ('g1/a1', 1)
     """
-    keys: dict[str, Any] = dict(options)
-    if delta is not None:
-        keys["delta"] = delta
+    keys = {**options, **({} if delta is None else {"delta": delta})}
     if isinstance(problem, Scenario):
-        scenario = problem
-        method = method or scenario.method
-        seed = scenario.seed if seed is None else seed
-        problem = scenario.problem
-        keys = {**options_for(method or DEFAULT_METHOD, scenario.options), **keys}
-    method = method or DEFAULT_METHOD
-    chosen = make(_method(method).options, keys, where=f"method {method}")
-    _method(method).refuse(problem.layout, chosen)
-    if seed is None:
-        seed = secrets.randbits(53)
-    elif isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError(f"seed = {seed!r} can't be used", expected="a whole number of at least 0")
-    run = _Run(problem, method, chosen, seed, watch)
+        seed = problem.seed if seed is None else seed
+    problem, method, chosen = prepare(problem, method, keys)
+    seed = check_seed(seed)
+    run = Run(problem, method, chosen, seed, Drawn(problem, seed), watch)
     try:
         with _patient_interrupt() as run.interrupted:
             run.go()
@@ -90,6 +81,29 @@ def identify(
         run.stop("interrupted")
         raise Interrupted(run.record()) from None
     return run.record()
+
+
+def prepare(
+    problem: Problem | Scenario, method: str | None, keys: Mapping[str, Any]
+) -> tuple[Problem, str, Any]:
+    """The problem, the method's name and its options, checked; a scenario's own keys are the defaults."""
+    if isinstance(problem, Scenario):
+        method = method or problem.method or DEFAULT_METHOD
+        keys = {**options_for(method, problem.options), **keys}
+        problem = problem.problem
+    method = method or DEFAULT_METHOD
+    options = make(_method(method).options, keys, where=f"method {method}")
+    _method(method).refuse(problem.layout, options)
+    return problem, method, options
+
+
+def check_seed(seed: int | None) -> int:
+    """The seed, or a fresh one; InputError if it is no whole number of at least 0."""
+    if seed is None:
+        return secrets.randbits(53)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InputError(f"seed = {seed!r} can't be used", expected="a whole number of at least 0")
+    return seed
 
 
 def _method(name: str) -> Any:
@@ -125,14 +139,63 @@ def _patient_interrupt() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-class _Run:
+class Source(Protocol):
+    """Where a run's rewards come from."""
+
+    def draw(self, client: int, arms: tuple[int, ...], times: int) -> tuple[tuple[float, ...], int]:
+        """Sums of so many rewards of each arm, and how many there were: fewer only if there are no more."""
+
+
+class Drawn:
+    """Rewards from the problem's models, each client and arm with a stream of its own."""
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self.problem, self.seed = problem, seed
+        self.streams: dict[tuple[int, int], np.random.Generator] = {}
+        self.made: dict[tuple[int, int], int] = {}
+
+    def draw(self, client: int, arms: tuple[int, ...], times: int) -> tuple[tuple[float, ...], int]:
+        models = [self.problem.rewards[client][a] for a in arms]
+        made = [self.made.get((client, a), 0) for a in arms]
+        left = [m.limit - n for m, n in zip(models, made, strict=True) if m.limit is not None]
+        times = min([times, *left])
+        if times == 0:
+            return (), 0
+        sums = []
+        for a, model, start in zip(arms, models, made, strict=True):
+            if (client, a) not in self.streams:
+                self.streams[client, a] = stream(self.seed, client, a)
+            sums.append(float(model.sums(self.streams[client, a], times, start)))
+            self.made[client, a] = start + times
+        return tuple(sums), times
+
+
+class Scripted:
+    """Rewards that were drawn before: for each client its batches as (arms, times, sums), in order."""
+
+    def __init__(
+        self, script: Mapping[int, Sequence[tuple[tuple[int, ...], int, tuple[float, ...]]]]
+    ) -> None:
+        self.script = {client: iter(batches) for client, batches in script.items()}
+
+    def draw(self, client: int, arms: tuple[int, ...], times: int) -> tuple[tuple[float, ...], int]:
+        batch = next(self.script[client], None)
+        if batch is None or batch[:2] != (arms, times):
+            raise AssertionError(f"client {client} asks for {times} pulls of {arms}; the script has {batch}")
+        return batch[2], times
+
+
+class Run:
+    """One run: machines, a source of rewards, and the messages between them."""
+
     def __init__(
         self,
         problem: Problem,
         method: str,
         options: Any,
-        seed: int,
-        watch: Callable[[Progress], None] | None,
+        seed: int | None,
+        source: Source,
+        watch: Callable[[Progress], None] | None = None,
     ) -> None:
         self.problem, self.method, self.options, self.seed = problem, method, options, seed
         self.watch = watch
@@ -141,10 +204,7 @@ class _Run:
         self.server = METHODS[method].server(layout, options)
         self.clients = [METHODS[method].client(layout, name, options) for name in layout.clients]
         self.index = {name: i for i, name in enumerate(layout.clients)}
-        self.streams = [
-            [stream(seed, i, a) for a in range(len(models))] for i, models in enumerate(problem.rewards)
-        ]
-        self.drawn = [[0] * len(models) for models in problem.rewards]
+        self.source = source
         self.pulls: list[Pull | None] = [None] * len(self.clients)  # outstanding
         self.since = [0] * len(self.clients)  # when the outstanding pull began
         self.ticket = [0] * len(self.clients)  # a replaced pull's place in the queue is void
@@ -189,17 +249,9 @@ class _Run:
         """Hand a client `times` rewards of each arm of its outstanding pull, or as many as there are."""
         pull = self.pulls[i]
         assert pull is not None
-        models, drawn = self.problem.rewards[i], self.drawn[i]
-        limits = [models[a].limit for a in pull.arms]
-        left = min(
-            (n - drawn[a] for a, n in zip(pull.arms, limits, strict=True) if n is not None), default=times
-        )
-        given = min(times, left)
         self.pulls[i] = None
+        sums, given = self.source.draw(i, pull.arms, times)
         if given > 0:
-            sums = tuple(float(models[a].sums(self.streams[i][a], given, drawn[a])) for a in pull.arms)
-            for a in pull.arms:
-                drawn[a] += given
             self.total += given * len(pull.arms)
             self._client(i, self.clients[i].handle(Pulled(sums, given)))
         if given < times:

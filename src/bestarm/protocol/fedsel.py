@@ -333,6 +333,7 @@ class Server:
         self.lower = np.full(groups, -np.inf)
         self.upper = np.full(groups, np.inf)
         self.active = np.ones(groups, dtype=bool)
+        self.resolved = np.zeros(groups, dtype=bool)  # has reported the arm that it found
         self.spent = np.zeros(groups, dtype=bool)  # makes no more pulls: its last interval stands
         self.waiting = np.ones(groups, dtype=bool)
         self.missing = groups
@@ -395,6 +396,7 @@ class Server:
             return []
         self.reports[j] = message
         self.count[j], self.mean[j] = message.count, message.mean
+        self.resolved[j] = message.remaining is None
         self.spent[j] = message.remaining is not None
         lower, _ = decide.interval(message.mean, self.radii[j].alpha(message.count))
         if not self.options.early_stop or lower <= self.bound:
@@ -429,7 +431,7 @@ class Server:
             self.lower,
             self.upper,
             self.active,
-            np.array([report is not None and report.remaining is None for report in self.reports]),
+            self.resolved,
             self.spent,
             epsilon=self.options.epsilon,
             last_round=last_round,

@@ -13,6 +13,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from bestarm.confidence import MAX_COUNT
 from bestarm.protocol.codec import Malformed, Reader, Writer, width_of
 
@@ -222,3 +225,21 @@ def _read_downlink(r: Reader, wire: Wire) -> Onward | Bound | Final:
             raise Malformed(f"a bound of {value}")
         return Bound(value)
     return Onward(r.mask(len(wire.arm_counts)))
+
+
+def _bit_length(n: ArrayLike) -> NDArray[np.int64]:
+    return np.asarray(np.frexp(np.asarray(n, dtype=np.float64))[1], dtype=np.int64)
+
+
+def report_bits(wire: Wire, count: ArrayLike, unfinished: ArrayLike) -> NDArray[np.int64]:
+    """Bits of round-0 reports, without encoding them; the last axis runs over groups."""
+    arms = np.array([width_of(n) for n in wire.arm_counts])
+    mean = np.where(np.asarray(wire.binary), _bit_length(count), 64)
+    bits = arms + 2 * _bit_length(count) - 1 + mean + int(wire.stoppable)
+    return np.asarray(bits + np.asarray(unfinished) * (1 + np.asarray(wire.arm_counts)))
+
+
+def refinement_bits(wire: Wire, count: ArrayLike, precision: ArrayLike, quantiser: bool) -> NDArray[np.int64]:
+    """Bits of refinements, without encoding them; the last axis runs over groups."""
+    mean = np.where(np.asarray(wire.binary), _bit_length(count), 64)
+    return np.asarray((np.asarray(precision) if quantiser else mean) + int(wire.stoppable), dtype=np.int64)
