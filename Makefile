@@ -34,7 +34,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.dev
+bench: $(VENV)/.bench
+	@# best-arm asks for an old SciPy that it does not need here
+	@$(BIN)/python -c 'import best_arm' 2>/dev/null || $(BIN)/python -m pip install --quiet --no-deps best-arm==0.1.1
 	@mkdir -p out
 	$(BIN)/python -m benchmarks
 

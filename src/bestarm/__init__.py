@@ -8,6 +8,8 @@ from bestarm.record import Record
 from bestarm.rewards import Bernoulli, Beta, Function, Recording, Table
 from bestarm.scenario import Scenario, load
 from bestarm.simulate import Interrupted, Progress, identify
+from bestarm.study import StudyInterrupted, StudyProgress, Trials, study
+from bestarm.theory import Limit, limit
 from bestarm.version import __version__
 
 __all__ = [
@@ -16,17 +18,23 @@ __all__ = [
     "Function",
     "InputError",
     "Interrupted",
+    "Limit",
     "Problem",
     "Progress",
     "Radius",
     "Record",
     "Recording",
     "Scenario",
+    "StudyInterrupted",
+    "StudyProgress",
     "Table",
+    "Trials",
     "Verification",
     "__version__",
     "identify",
+    "limit",
     "load",
     "radius",
+    "study",
     "verify",
 ]

@@ -8,14 +8,14 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Optional, get_type_hints
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
@@ -27,6 +27,8 @@ from bestarm.record import Record
 from bestarm.rewards import Scale
 from bestarm.scenario import TEMPLATE, Scenario, load
 from bestarm.simulate import DEFAULT_METHOD, Interrupted, Progress, identify
+from bestarm.study import StudyInterrupted, StudyProgress, Trials
+from bestarm.study import study as run_study
 from bestarm.version import __version__
 
 OK, BAD_INPUT, UNDECIDED, NOT_VERIFIED, INTERRUPTED = 0, 2, 3, 4, 130
@@ -36,6 +38,12 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 ScenarioPath = Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="the scenario file")]
+MethodOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--method", help=f"one of: {', '.join(METHODS)} [default: the scenario's, or {DEFAULT_METHOD}]"
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 
 
@@ -122,10 +130,7 @@ def _members(hint: Any) -> tuple[Any, ...]:
 @with_options
 def run(
     scenario: ScenarioPath,
-    method: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help=f"one of: {', '.join(METHODS)} [default: the scenario's, or {DEFAULT_METHOD}]"),
-    ] = None,
+    method: MethodOption = None,
     seed: Annotated[Optional[int], typer.Option(help="the same seed gives the same run")] = None,  # noqa: UP045
     save: Annotated[
         Optional[Path],  # noqa: UP045
@@ -163,6 +168,151 @@ def run(
         if not as_json:
             out.print(f"picture: {escape(str(plot))}")
     return code
+
+
+@app.command()
+@with_options
+def study(
+    scenario: ScenarioPath,
+    trials: Annotated[int, typer.Option(help="trials for each combination of the varied keys")],
+    method: MethodOption = None,
+    vary: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(metavar="KEY=A,B,…", help="run every value of a key; may be given several times"),
+    ] = None,
+    seed: Annotated[Optional[int], typer.Option(help="the same seed gives the same numbers")] = None,  # noqa: UP045
+    save: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--out", metavar="FILE", help="one row a trial: .csv, .jsonl or .parquet"),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with an interrupted study")] = False,
+    workers: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="processes [default: all cores]; the numbers don't depend on it"),
+    ] = None,
+    dask: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="ADDRESS", help="run on the Dask cluster whose scheduler is there"),
+    ] = None,
+    as_json: Json = False,
+    **options: Any,
+) -> int:
+    """Run many seeded trials and summarise them, with error bars and the least that any method needs."""
+    chosen = {key: value for key, value in options.items() if value is not None}
+    values = dict(_parse_vary(text) for text in vary or [])
+    loaded = load(scenario)
+    _warn_of_ties(loaded, {**loaded.options, **chosen, **values})
+    try:
+        with _cluster(dask) as executor, _study_progress(quiet=as_json) as watch:
+            done = run_study(
+                loaded,
+                method,
+                trials=trials,
+                seed=seed,
+                vary=values,
+                executor=executor,
+                workers=workers,
+                out=save,
+                resume=resume,
+                watch=watch,
+                **chosen,
+            )
+    except StudyInterrupted as stopped:
+        kept = (
+            f"finished blocks are in {stopped.kept}: go on with --resume"
+            if stopped.kept
+            else "nothing is kept"
+        )
+        err.print(f"interrupted; {escape(kept)}", soft_wrap=True)
+        return INTERRUPTED
+    if as_json:
+        print(json.dumps({"seed": done.seed, "trials": trials, "cells": done.summary()}))
+    else:
+        _show_study(done)
+        if save is not None:
+            out.print(f"rows: {escape(str(save))}", soft_wrap=True)
+    return OK
+
+
+def _parse_vary(text: str) -> tuple[str, list[Any]]:
+    key, equals, values = text.partition("=")
+    if not equals or not key or not values:
+        raise InputError(f'--vary "{text}" can\'t be read', expected="KEY=A,B,…, such as period=100,200")
+    return key.strip().replace("-", "_"), [_parse_value(value.strip()) for value in values.split(",")]
+
+
+def _parse_value(text: str) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
+
+
+@contextmanager
+def _cluster(address: str | None) -> Iterator[Any]:
+    """An executor on a Dask cluster, or None."""
+    if address is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("--dask needs Dask", fix='Install it with: pip install "bestarm[study]"') from None
+    try:
+        client = Client(address, timeout="10s", set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"there is no Dask scheduler: {error}", where=address, expected="tcp://HOST:PORT"
+        ) from None
+    with client, client.get_executor() as executor:  # type: ignore[no-untyped-call]
+        yield executor
+
+
+@contextmanager
+def _study_progress(quiet: bool) -> Iterator[Callable[[StudyProgress], None] | None]:
+    if quiet or not err.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.completed:,}/{task.total:,} trials"), BarColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("", total=1)
+        yield lambda progress: bar.update(task, completed=progress.done, total=progress.total)
+
+
+def _show_study(done: Trials) -> None:
+    rows = done.summary()
+    titles = {"rounds": "rounds", "pulls_total": "pulls", "pulls_max": "longest client", "bits_up": "bits up"}
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for title in (*done.varied, *titles.values(), "× limit", "errors", "undecided"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        bound = row.get("limit")
+        ratio = f"{row['pulls_total']['mean'] / bound['total']:,.1f}" if bound and bound["total"] else "–"
+        wrong = f"{row['errors']} (≤ {row['error_rate_interval'][1]:.2g})" if "errors" in row else "–"
+        varied = [escape(str(row[key])) for key in done.varied]
+        table.add_row(
+            *varied, *[_plus_minus(row[name]) for name in titles], ratio, wrong, str(row["undecided"])
+        )
+    out.print(table, soft_wrap=True)
+    out.print(
+        f"Means of {done.trials:,} trials ± 95 %. × limit: against the least pulls that any method needs on "
+        f"average. Errors: with the upper end of the exact 95 % interval of their rate. Seed {done.seed}.",
+        style="dim",
+    )
+
+
+def _plus_minus(cell: dict[str, Any]) -> str:
+    return f"{_short(cell['mean'])} ±{_short((cell['mean_interval'][1] - cell['mean_interval'][0]) / 2)}"
+
+
+def _short(x: float) -> str:
+    """A number in at most six characters: 3.836M, 28.3, 177."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if x >= size:
+            return f"{x / size:.4g}{unit}" if x >= 10 * size else f"{x / size:.3f}{unit}"
+    return f"{x:.3g}"
 
 
 @contextmanager

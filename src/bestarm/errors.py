@@ -24,7 +24,7 @@ class InputError(ValueError):
             text += f". Expected {expected}"
         if fix:
             text += f". {fix}"
-        super().__init__(text.rstrip(".") + ".")
+        super().__init__(text if text.endswith(("?", "!", ".")) else text + ".")
 
     def at(self, where: str) -> InputError:
         """The same error, seen from one level further out."""

@@ -185,6 +185,8 @@ class Problem:
         >>> Problem.paper_instance(5).means
         ((0.9, 0.65, 0.1), (0.85, 0.8, 0.3), (0.7, 0.6, 0.5))
         """
+        if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not 0 <= sigma <= 18:
+            raise InputError(f"sigma = {sigma!r} can't be used", expected="a number from 0 to 18")
         second = round(0.9 - 0.05 * sigma, 12)
         return Problem.bernoulli([[0.9, second, 0.1], [0.85, 0.8, 0.3], [0.7, 0.6, 0.5]])
 

@@ -47,7 +47,7 @@ class RewardModel(Protocol):
         """What a record needs to build this model again; None where it can't be written down."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Bernoulli:
     """1 with probability `p`, else 0; the sum is one binomial draw.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import math
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,10 @@ from bestarm.protocol import METHODS
 from bestarm.protocol.options import make
 from bestarm.rewards import Recording, RewardModel, Scale, tabulate
 
-RUN_KEYS = ("method", "goal", "seed")
+# Problems that a name and its parameters describe.
+FAMILIES: dict[str, Callable[..., Problem]] = {"paper": Problem.paper_instance}
+
+RUN_KEYS = ("method", "goal", "seed", "family", "sigma")
 TABLES = ("group", "data")
 GROUP_KEYS = ("name", "clients", "arms", "bounds")
 DATA_KEYS = (
@@ -31,7 +34,10 @@ DATA_KEYS = (
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a scenario file holds. `options` are for whichever method has them."""
+    """What a scenario file holds. `options` are for whichever method has them.
+
+    `family` makes the problem from parameters that a study may vary, where the file names one.
+    """
 
     problem: Problem
     method: str | None = None
@@ -39,6 +45,7 @@ class Scenario:
     options: dict[str, Any] = field(default_factory=dict)
     adversaries: tuple[Any, ...] = ()
     network: None = None
+    family: Callable[..., Problem] | None = None
 
 
 def load(path: str | Path) -> Scenario:
@@ -86,7 +93,13 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
     options = {key: value for key, value in keys.items() if key in known}
     for name, own in by_method.items():
         make(METHODS[name].options, {key: value for key, value in options.items() if key in own})
-    return Scenario(_problem(keys, folder), method, seed, options)
+    family = keys.get("family")
+    if family is not None and family not in FAMILIES:
+        raise InputError(f"family = {_short(family)} is unknown", fix=nearest(str(family), FAMILIES))
+    if "sigma" in keys and family is None:
+        raise InputError(f"sigma = {_short(keys['sigma'])} belongs to a family", fix='Add family = "paper"')
+    made = FAMILIES[family] if family else None
+    return Scenario(_problem(keys, folder), method, seed, options, family=made)
 
 
 def _short(value: object) -> str:
@@ -97,6 +110,12 @@ def _short(value: object) -> str:
 def _problem(keys: Mapping[str, Any], folder: Path) -> Problem:
     goal = keys.get("goal", "max")
     Scale(goal=goal)  # checks it
+    if "family" in keys:
+        if "group" in keys or "data" in keys:
+            raise InputError("family, [[group]] and [data] each describe a problem", expected="one of them")
+        if goal != "max":
+            raise InputError(f"goal = {_short(goal)}", expected='"max" for a family')
+        return FAMILIES[keys["family"]](*[keys["sigma"]] if "sigma" in keys else [])
     groups = _tables(keys.get("group", []), "[[group]]")
     seen: set[str] = set()
     for number, table in enumerate(groups, start=1):

@@ -29,6 +29,9 @@ from bestarm.version import __version__
 
 DEFAULT_METHOD = "fed-sel"
 
+# Each client's batches, in order: (arms, times, sums).
+Script = Mapping[int, Sequence[tuple[tuple[int, ...], int, tuple[float, ...]]]]
+
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C during a run; `record` is what there was by then, marked as interrupted."""
@@ -171,18 +174,31 @@ class Drawn:
 
 
 class Scripted:
-    """Rewards that were drawn before: for each client its batches as (arms, times, sums), in order."""
+    """Rewards that were drawn before: for each client its batches as (arms, times, sums), in order.
 
-    def __init__(
-        self, script: Mapping[int, Sequence[tuple[tuple[int, ...], int, tuple[float, ...]]]]
-    ) -> None:
-        self.script = {client: iter(batches) for client, batches in script.items()}
+    A batch of 0/1 rewards may be asked for in parts: given its sum, that of a part is hypergeometric.
+    """
+
+    def __init__(self, script: Script) -> None:
+        self.script = {client: deque(batches) for client, batches in script.items()}
+        self.rng = np.random.default_rng(0)  # only splits batches: any choice gives the same decisions
 
     def draw(self, client: int, arms: tuple[int, ...], times: int) -> tuple[tuple[float, ...], int]:
-        batch = next(self.script[client], None)
-        if batch is None or batch[:2] != (arms, times):
-            raise AssertionError(f"client {client} asks for {times} pulls of {arms}; the script has {batch}")
-        return batch[2], times
+        batches, needed, total = self.script.get(client, deque()), times, np.zeros(len(arms))
+        while needed:
+            if not batches or batches[0][0] != arms:
+                raise AssertionError(
+                    f"client {client} asks for {needed} more pulls of {arms}: not in the script"
+                )
+            _, length, sums = batches.popleft()
+            if length > needed:
+                ones = np.asarray(sums, dtype=np.int64)
+                part = self.rng.hypergeometric(ones, length - ones, needed)
+                batches.appendleft((arms, length - needed, tuple((ones - part).astype(float).tolist())))
+                length, sums = needed, tuple(part.astype(float).tolist())
+            needed -= length
+            total += sums
+        return tuple(total.tolist()), times
 
 
 class Run:

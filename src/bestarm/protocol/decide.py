@@ -27,24 +27,37 @@ def skip(sums: Floats, active: Mask, boundary: ArrayLike) -> Ints:
     return np.asarray(np.maximum(np.floor(boundary - gap), 1.0), dtype=np.int64)
 
 
+def quiet(sums: Floats, active: Mask, boundary: ArrayLike, times: ArrayLike, drawn: Floats) -> Mask:
+    """Whether no elimination can lie strictly inside a batch of 0/1 rewards whose sums are `drawn`.
+
+    Inside the batch an arm has gained at most what it gains in all, and has missed at most what it misses
+    in all. So the best sum is at most the largest sum at the end, and the best is ahead of arm l by at most
+    what it was before plus the zeros of l.
+    """
+    before = _top(sums, active)[..., None]
+    after = _top(sums + drawn, active)[..., None]
+    ahead = np.minimum(after, before + np.asarray(times)[..., None] - drawn) - sums
+    return np.asarray(np.max(np.where(active, ahead, -np.inf), axis=-1) < boundary)
+
+
 def batch(
-    sums: Floats,
+    epochs: ArrayLike,
     active: Mask,
-    boundary: ArrayLike,
     epoch: ArrayLike,
     *,
     least: ArrayLike,
     last: ArrayLike,
     left: ArrayLike | None = None,
 ) -> Ints:
-    """Epochs that Phase I may draw now; 0 where it is over or `left` pulls don't pay for one.
+    """Epochs that Phase I draws now, of those that it may; 0 where it is over or can't be paid for.
 
-    A single arm has nothing to be compared with and is drawn up to `least`; ε ends Phase I at `last`.
+    A single arm has nothing to be compared with and is drawn up to `least`; ε ends Phase I at `last`;
+    `left` is what the budget leaves.
     """
-    epoch, alone = np.asarray(epoch), active.sum(axis=-1) == 1
-    epochs = np.where(alone, np.asarray(least) - epoch, skip(sums, active, boundary))
+    epoch, many = np.asarray(epoch), active.sum(axis=-1)
+    epochs = np.where(many == 1, np.asarray(least) - epoch, epochs)
     if left is not None:
-        epochs = np.minimum(epochs, np.asarray(left) // active.sum(axis=-1))
+        epochs = np.minimum(epochs, np.asarray(left) // many)
     return np.asarray(np.maximum(np.minimum(epochs, np.asarray(last) - epoch), 0), dtype=np.int64)
 
 

@@ -65,9 +65,8 @@ class Elimination:
         """Epochs that may be drawn now; 0 if the budget does not pay for one."""
         return int(
             decide.batch(
-                self.sums,
+                decide.skip(self.sums, self.active, self.radius.boundary(self.epoch, self.c)),
                 self.active,
-                self.radius.boundary(self.epoch, self.c),
                 self.epoch,
                 least=self.least,
                 last=min(self.over, MAX_COUNT),

@@ -104,7 +104,8 @@ def refuse(layout: Layout, options: Options) -> None:
         )
 
 
-def _wire(layout: Layout, options: Options) -> Wire:
+def wire_of(layout: Layout, options: Options) -> Wire:
+    """What both ends know without being told."""
     stoppable = options.early_stop or options.budget is not None or layout.finite
     binary = tuple(group.binary for group in layout.groups)
     return Wire(layout.arm_counts, binary, stoppable, options.early_stop)
@@ -134,7 +135,7 @@ class Client:
     def __init__(self, layout: Layout, name: str, options: Options) -> None:
         self.layout, self.name, self.options = layout, name, options
         self.group = layout.group_of[name]
-        self.wire = _wire(layout, options)
+        self.wire = wire_of(layout, options)
         self.radius = radius(
             options.radius, len(layout.clients), len(layout.groups[self.group].arms), options.delta
         )
@@ -315,7 +316,7 @@ class Server:
 
     def __init__(self, layout: Layout, options: Options) -> None:
         self.layout, self.options = layout, options
-        self.wire = _wire(layout, options)
+        self.wire = wire_of(layout, options)
         self.radius = radius(options.radius, len(layout.clients), layout.arm_counts, options.delta)
         groups = len(layout.groups)
         sizes = {

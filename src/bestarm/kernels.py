@@ -1,0 +1,387 @@
+"""Whole trials at once: the methods over arrays of (trials, clients, arms).
+
+A kernel makes every decision through ``protocol.decide``, as the machines do, and draws the very batches
+that the machines would ask for; ``script`` holds those of one trial, so that the machines can be run on
+them (``Trials.record``) and must come to the same record.
+
+A kernel is ``kernel(problem, options, rng, trials, trace) -> (columns, script)``. It has a row in
+``KERNELS``; options that it can't do make ``study`` run the machines trial by trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.confidence import MAX_COUNT, Radius, radius
+from bestarm.problem import Problem
+from bestarm.protocol import decide, fedsel
+from bestarm.protocol.codec import width_of
+from bestarm.protocol.elimination import end_by_epsilon, least_count
+from bestarm.protocol.messages import refinement_bits, report_bits
+from bestarm.rewards import Bernoulli, RewardModel
+
+Columns = dict[str, NDArray[Any]]
+Script = dict[int, list[tuple[tuple[int, ...], int, tuple[float, ...]]]]
+
+CHUNK = 1 << 14  # (client, arm) pairs that are worked on at a time: they stay in the processor's cache
+REASONS = {decide.CONTRADICTION: "contradiction", decide.BUDGET: "budget", decide.ROUNDS: "rounds"}
+
+
+class Arms:
+    """The reward models of all clients as arrays, drawn from in one call where they are Bernoulli."""
+
+    def __init__(self, problem: Problem) -> None:
+        counts = [len(models) for models in problem.rewards]
+        shape = (len(counts), max(counts))
+        self.valid = np.arange(shape[1]) < np.asarray(counts)[:, None]
+        self.p = np.zeros(shape)
+        self.mean = np.zeros(shape)
+        self.known = True
+        self.other: dict[int, tuple[RewardModel, NDArray[np.bool_]]] = {}
+        by_group = problem.means
+        for i, (client, models) in enumerate(zip(problem.layout.clients, problem.rewards, strict=True)):
+            for a, (model, mean) in enumerate(
+                zip(models, by_group[problem.layout.group_of[client]], strict=True)
+            ):
+                self.known &= mean is not None
+                self.mean[i, a] = np.nan if mean is None else mean
+                if isinstance(model, Bernoulli):
+                    self.p[i, a] = model.p
+                else:
+                    where = self.other.setdefault(id(model), (model, np.zeros(shape, dtype=bool)))[1]
+                    where[i, a] = True
+
+    def sums(self, rng: np.random.Generator, clients: decide.Ints, times: decide.Ints) -> decide.Floats:
+        """For each row (a client) and arm the sum of `times` draws; 0 times costs next to nothing."""
+        found = rng.binomial(times, self.p[clients]).astype(np.float64)
+        for model, where in self.other.values():
+            mask = where[clients] & (times > 0)
+            if mask.any():
+                found[mask] = model.sums(rng, times[mask])
+        return found
+
+    def sums_of(
+        self, rng: np.random.Generator, clients: decide.Ints, arm: decide.Ints, times: int
+    ) -> decide.Floats:
+        """For each row (a client and one of its arms) the sum of `times` draws."""
+        found = rng.binomial(times, self.p[clients, arm]).astype(np.float64)
+        for model, where in self.other.values():
+            mask = where[clients, arm]
+            if mask.any():
+                found[mask] = model.sums(rng, np.full(int(mask.sum()), times))
+        return found
+
+
+@dataclass
+class Phase1:
+    """What Phase I left behind, by (trial, client)."""
+
+    arm: decide.Ints
+    epoch: decide.Ints
+    sum: decide.Floats
+    pulls: decide.Ints
+    finished: decide.Mask
+    good: decide.Mask
+    remaining: decide.Mask
+
+
+def phase1(
+    arms: Arms,
+    r: Radius,
+    options: Any,
+    rng: np.random.Generator,
+    trials: int,
+    trace: int | None,
+    script: Script,
+) -> Phase1:
+    """Algorithm 1 in every client of every trial. Rows are independent, and worked on in chunks."""
+    clients, width = arms.valid.shape
+    rows = trials * clients
+    left = Phase1(
+        arm=np.zeros(rows, dtype=np.int64),
+        epoch=np.zeros(rows, dtype=np.int64),
+        sum=np.zeros(rows),
+        pulls=np.zeros(rows, dtype=np.int64),
+        finished=np.zeros(rows, dtype=bool),
+        good=np.zeros(rows, dtype=bool),
+        remaining=np.zeros((rows, width), dtype=bool),
+    )
+    radii = [Radius(r.name, k, r.s) for k in r.k]
+    cache = {
+        float(one.k): (least_count(one, options.c, options.epsilon), end_by_epsilon(one, options.epsilon))
+        for one in radii
+    }
+    ends = np.array([cache[float(one.k)] for one in radii])
+    size = max(1, CHUNK // width)
+    for start in range(0, rows, size):
+        _chunk(arms, r, ends, options, rng, np.arange(start, min(start + size, rows)), left, trace, script)
+    return left
+
+
+def _chunk(
+    arms: Arms,
+    r: Radius,
+    ends: NDArray[np.float64],
+    options: Any,
+    rng: np.random.Generator,
+    row: decide.Ints,
+    left: Phase1,
+    trace: int | None,
+    script: Script,
+) -> None:
+    clients = arms.valid.shape[0]
+    client = row % clients
+    own = Radius(r.name, r.k[client], r.s)
+    least, over = ends[client].T
+    sums = np.zeros((len(row), arms.valid.shape[1]))
+    active = arms.valid[client]
+    epoch = np.zeros(len(row), dtype=np.int64)
+    pulls = np.zeros(len(row), dtype=np.int64)
+    good = np.ones(len(row), dtype=bool)
+    sums, active = np.asfortranarray(sums), np.asfortranarray(active)  # reductions run over short rows
+    p = arms.p[client]
+    ahead = Ahead(*sums.shape)
+    boundary = own.boundary(epoch, options.c)
+    while True:
+        safe = decide.skip(sums, active, boundary)
+        limits = {
+            "least": least,
+            "last": np.minimum(over, MAX_COUNT),
+            "left": None if options.budget is None else options.budget - pulls,
+        }
+        times = decide.batch(safe, active, epoch, **limits)
+        done = decide.finished(active, epoch, least=least, over=over)
+        stop = done | (times == 0)
+        if stop.any():
+            at = row[stop]
+            left.arm[at] = decide.best_arm(sums[stop], active[stop])
+            left.sum[at] = np.take_along_axis(sums[stop], left.arm[at, None], axis=1)[:, 0]
+            left.epoch[at], left.pulls[at], left.good[at] = epoch[stop], pulls[stop], good[stop]
+            left.finished[at], left.remaining[at] = done[stop], active[stop]
+            go = np.flatnonzero(~stop)
+            if not len(go):
+                return
+            row, client, epoch, pulls, good, least, over = (
+                x[go] for x in (row, client, epoch, pulls, good, least, over)
+            )
+            sums, active, p = (np.asfortranarray(x[go]) for x in (sums, active, p))
+            own, boundary = Radius(r.name, own.k[go], r.s), boundary[go]
+            ahead.keep(go)
+            continue
+        if arms.other:
+            drawn = arms.sums(rng, client, times[:, None] * active)
+        else:
+            far = decide.batch(_reach(p, sums, active, boundary), active, epoch, **limits)
+            times, drawn = ahead.draw(rng, p, sums, active, boundary, times, far)
+        if trace is not None:
+            for at in np.flatnonzero(row // clients == trace):
+                which = np.flatnonzero(active[at])
+                batch = tuple(which.tolist()), int(times[at]), tuple(drawn[at, which].tolist())
+                script.setdefault(int(client[at]), []).append(batch)
+        sums = sums + drawn
+        epoch = epoch + times
+        pulls = pulls + times * active.sum(axis=1)
+        boundary = own.boundary(epoch, options.c)
+        stay = decide.eliminate(sums, active, boundary)
+        fell = np.flatnonzero((stay != active).any(axis=1))
+        if len(fell):
+            # A decision rests on the arms that left and on the best one: were they within their radius?
+            top = decide.best_arm(sums[fell], active[fell])
+            rests = active[fell] & ~stay[fell]
+            rests[np.arange(len(fell)), top] = True
+            alpha = Radius(r.name, own.k[fell], r.s).alpha(epoch[fell])
+            off = np.abs(sums[fell] / epoch[fell, None] - arms.mean[client[fell]]) > alpha[:, None]
+            good[fell] &= ~(off & rests).any(axis=1)
+        active = stay
+
+
+def _reach(
+    p: decide.Floats, sums: decide.Floats, active: decide.Mask, boundary: decide.Floats
+) -> decide.Floats:
+    """About how many epochs ``decide.quiet`` will vouch for: a guess that costs speed alone where it errs."""
+    top = np.max(np.where(active, sums, -np.inf), axis=1)
+    slope = np.minimum(np.max(np.where(active, p, 0.0), axis=1)[:, None], 1.0 - p)
+    room = boundary[:, None] - top[:, None] + sums
+    far = np.maximum(room, 0.0) / np.maximum(slope, 1e-3)
+    spread = np.sqrt(far * p * (1.0 - p)) / np.maximum(slope, 1e-3)
+    return np.asarray(np.clip(np.min(np.where(active, far - spread, 1e8), axis=1), 1.0, 1e8))
+
+
+class Ahead:
+    """0/1 rewards drawn further ahead than is safe, and handed out in parts that miss no decision.
+
+    A long batch is drawn as its sums alone. If ``decide.quiet`` vouches for it, it is handed out whole. If
+    not, its first, safe part is drawn from what is known (given the sum of the whole, that of a part is
+    hypergeometric) and the rest is owed: it must come next, since what is known of it has been used.
+    """
+
+    def __init__(self, rows: int, arms: int) -> None:
+        self.times = np.zeros(rows, dtype=np.int64)
+        self.ones = np.zeros((rows, arms), dtype=np.int64, order="F")
+
+    def keep(self, rows: decide.Ints) -> None:
+        """Go on with these rows; of the others nothing is asked any more."""
+        self.times, self.ones = self.times[rows], np.asfortranarray(self.ones[rows])
+
+    def draw(
+        self,
+        rng: np.random.Generator,
+        p: decide.Floats,
+        sums: decide.Floats,
+        active: decide.Mask,
+        boundary: decide.Floats,
+        safe: decide.Ints,
+        far: decide.Ints,
+    ) -> tuple[decide.Ints, decide.Floats]:
+        """For each row a number of epochs, and the sums of its active arms in them."""
+        new = self.times == 0
+        self.times = np.where(new, np.maximum(safe, far), self.times)
+        self.ones += rng.binomial(np.where(new, self.times, 0)[:, None] * active, p)
+        times, drawn = self.times.copy(), self.ones * active
+        part = np.flatnonzero(
+            (times > safe) & ~decide.quiet(sums, active, boundary, times, drawn.astype(np.float64))
+        )
+        if len(part):
+            mine = active[part]
+            zeros = mine * times[part, None] - drawn[part]
+            drawn[part] = rng.hypergeometric(drawn[part], zeros, mine * safe[part, None])
+            times[part] = safe[part]
+        self.times = self.times - times
+        self.ones = np.asfortranarray((self.ones - drawn) * (active & (self.times > 0)[:, None]))
+        return times, drawn.astype(np.float64)
+
+
+def fed_sel(
+    problem: Problem, options: fedsel.Options, rng: np.random.Generator, trials: int, trace: int | None = None
+) -> tuple[Columns, Script]:
+    """Fed-SEL in `trials` trials; one client a group."""
+    layout = problem.layout
+    arms = Arms(problem)
+    groups = len(layout.groups)
+    r = radius(options.radius, groups, layout.arm_counts, options.delta)
+    wire = fedsel.wire_of(layout, options)
+    script: Script = {}
+    found = phase1(arms, r, options, rng, trials, trace, script)
+    shape = (trials, groups)
+    arm, count, sums = (
+        found.arm.reshape(shape),
+        found.epoch.reshape(shape).copy(),
+        found.sum.reshape(shape).copy(),
+    )
+    pulls1 = found.pulls.reshape(shape)
+    resolved = found.finished.reshape(shape)
+    remaining = found.remaining.reshape(*shape, -1)
+    mean_of = np.take_along_axis(np.broadcast_to(arms.mean, remaining.shape), arm[..., None], axis=2)[..., 0]
+
+    live = np.arange(trials)  # trials that go on
+    pulls2 = np.zeros(shape, dtype=np.int64)
+    good = np.asarray(found.good.reshape(shape).all(axis=1))
+    bits_up = np.zeros(trials, dtype=np.int64)
+    bits_down = np.zeros(trials, dtype=np.int64)
+    rounds = np.zeros(trials, dtype=np.int64)
+    outcome = np.zeros(trials, dtype=np.int64)
+    winner = np.zeros(trials, dtype=np.int64)
+    active = np.ones(shape, dtype=bool)
+    spent = ~resolved
+    lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
+    mean = sums / np.maximum(count, 1)
+    k = 0
+    while len(live):
+        own = active[live]
+        alpha = r.alpha(np.maximum(count[live], 1))
+        if k == 0:
+            fresh = own
+            bits_up += report_bits(wire, count, ~resolved).sum(axis=1)
+        else:
+            fresh = own & ~spent[live]
+            period = decide.period(k, options.period, options.period_growth)
+            paid = pulls1[live] + pulls2[live]
+            poor = fresh & (count[live] + period > MAX_COUNT)
+            if options.budget is not None:
+                poor |= fresh & (paid + period > options.budget)
+            bits_up[live] += poor.sum(axis=1)
+            spent[live] |= poor
+            fresh = fresh & ~poor
+            trial, group = np.nonzero(fresh)
+            at = live[trial], group
+            drawn = arms.sums_of(rng, group, arm[at], period)
+            if trace is not None:
+                for place in np.flatnonzero(at[0] == trace):
+                    batch = (int(arm[at][place]),), period, (float(drawn[place]),)
+                    script.setdefault(int(group[place]), []).append(batch)
+            sums[at] += drawn
+            count[at] += period
+            pulls2[at] += period
+            alpha = r.alpha(np.maximum(count[live], 1))
+            exact = sums[live] / np.maximum(count[live], 1)
+            precision = decide.precision(alpha)
+            size = refinement_bits(wire, count[live], precision, options.quantiser)
+            bits_up[live] += (size * fresh).sum(axis=1)
+            if options.quantiser:
+                exact = decide.bin_centre(decide.bin_index(exact, precision), precision)
+            mean[live] = np.where(fresh, exact, mean[live])
+        off = np.abs(sums[live] / np.maximum(count[live], 1) - mean_of[live]) > alpha
+        good[live] &= ~(off & fresh).any(axis=1)
+        low, high = decide.interval(mean[live], alpha)
+        if options.intersect:
+            low, high = np.maximum(low, lower[live]), np.minimum(high, upper[live])
+        lower[live], upper[live] = np.where(own, low, lower[live]), np.where(own, high, upper[live])
+        last = options.max_rounds is not None and k + 1 >= options.max_rounds
+        stay, code, first = decide.close_round(
+            lower[live],
+            upper[live],
+            own,
+            resolved[live],
+            spent[live],
+            epsilon=options.epsilon,
+            last_round=last,
+        )
+        k += 1
+        rounds[live] = k
+        active[live] = stay
+        outcome[live], winner[live] = code, first
+        over = code != decide.GO_ON
+        onward = 1 + int(options.early_stop) + groups
+        ends = live[over]
+        won = outcome[ends] == decide.IDENTIFIED
+        names = np.array([width_of(groups) + width_of(n) for n in layout.arm_counts])
+        bits_down[ends] += 2 + won * names[winner[ends]]
+        live = live[~over]
+        bits_down[live] += onward
+    identified = outcome == decide.IDENTIFIED
+    picked = arm[np.arange(trials), winner]
+    arm_names = [
+        layout.arm(int(j), int(a)) if ok else None
+        for ok, j, a in zip(identified, winner, picked, strict=True)
+    ]
+    per_client = pulls1 + pulls2
+    columns: Columns = {
+        "status": np.where(identified, "identified", "undecided"),
+        "arm": np.array(arm_names, dtype=object),
+        "good_event": good.astype(object) if arms.known else np.full(trials, None, dtype=object),
+        "rounds": rounds,
+        "pulls_total": per_client.sum(axis=1),
+        "pulls_phase1": pulls1.sum(axis=1),
+        "pulls_phase2": pulls2.sum(axis=1),
+        "pulls_max": per_client.max(axis=1),
+        "bits_up": bits_up,
+        "bits_down": bits_down,
+        "reason": np.array([REASONS.get(int(code)) for code in outcome], dtype=object),
+    }
+    return columns, script
+
+
+def can_fed_sel(problem: Problem, options: fedsel.Options) -> bool:
+    """Early stop and recordings tie clients to a clock or to an order: those runs go through the machines."""
+    return not options.early_stop and not problem.layout.finite and problem.layout.arm_counts != (1,)
+
+
+Kernel = Callable[..., tuple[Columns, Script]]
+
+# method -> (kernel, whether it can do this problem with these options)
+KERNELS: dict[str, tuple[Kernel, Callable[[Problem, Any], bool]]] = {"fed-sel": (fed_sel, can_fed_sel)}

@@ -1,0 +1,557 @@
+"""Studies: many seeded trials, in fixed blocks, on any ``concurrent.futures`` executor.
+
+A study is a grid of *cells* (one for each combination of the varied keys); a cell's trials are cut into
+blocks, and a block has one random stream that depends on seed, cell and block alone. So the numbers don't
+depend on who computes them, in which order, or on which other cells are in the study. A block runs through
+a batched kernel where the method has one for these options, else through the machines, trial by trial.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import inspect
+import itertools
+import json
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.errors import InputError, nearest
+from bestarm.kernels import KERNELS, Columns, Script
+from bestarm.problem import Problem
+from bestarm.protocol import METHODS
+from bestarm.record import Record
+from bestarm.rewards import stream
+from bestarm.scenario import Scenario
+from bestarm.simulate import Drawn, Run, Scripted, check_seed, prepare
+from bestarm.theory import limit
+from bestarm.version import __version__
+
+COLUMNS = (
+    "status", "arm", "correct", "good_event", "rounds", "pulls_total", "pulls_phase1", "pulls_phase2",
+    "pulls_max", "bits_up", "bits_down", "reason",
+)  # fmt: skip
+NUMBERS = ("rounds", "pulls_total", "pulls_phase1", "pulls_phase2", "pulls_max", "bits_up", "bits_down")
+MOST_TRIALS = 1024  # in a block; fewer for large problems, so that a block stays small
+MOST_PAIRS = 1 << 17
+
+Family = Callable[..., Problem]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of the varied keys, ready to run."""
+
+    keys: dict[str, Any]
+    problem: Problem
+    method: str
+    options: Any
+
+    @property
+    def stream(self) -> int:
+        """A number that belongs to these keys, whatever else is in the study."""
+        text = json.dumps(self.keys, sort_keys=True, default=str).encode()
+        return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
+
+    @property
+    def kernel(self) -> Any:
+        kernel, can = KERNELS.get(self.method, (None, lambda *_: False))
+        return kernel if can(self.problem, self.options) else None
+
+    def blocks(self, trials: int) -> list[tuple[int, int]]:
+        """(first trial, number of trials) of each block: as equal as can be, none too large."""
+        pairs = sum(len(models) for models in self.problem.rewards)
+        most = max(1, min(MOST_TRIALS, MOST_PAIRS // pairs)) if self.kernel else 16
+        count = -(-trials // most)
+        cuts = [trials * i // count for i in range(count + 1)]
+        return [(a, b - a) for a, b in itertools.pairwise(cuts)]
+
+
+def run_block(cell: Cell, seed: int, block: int, size: int) -> Columns:
+    """The columns of one block of trials. Pure: the same arguments give the same numbers anywhere."""
+    if cell.kernel:
+        columns, _ = cell.kernel(cell.problem, cell.options, _stream(cell, seed, block), size)
+    else:
+        rows = [_row(_by_machines(cell, _trial_seed(cell, seed, block, i))) for i in range(size)]
+        columns = {name: _array(name, [row[name] for row in rows]) for name in COLUMNS if name != "correct"}
+    columns["correct"] = _correct(cell, columns["arm"])
+    return {name: columns[name] for name in COLUMNS}
+
+
+def _stream(cell: Cell, seed: int, block: int) -> np.random.Generator:
+    return stream(seed, cell.stream, block)
+
+
+def _trial_seed(cell: Cell, seed: int, block: int, trial: int) -> int:
+    words = np.random.SeedSequence(seed, spawn_key=(cell.stream, block, trial)).generate_state(2, np.uint32)
+    return int(words[0]) << 21 | int(words[1]) >> 11  # 53 bits: exact in every JSON reader
+
+
+def _by_machines(cell: Cell, seed: int) -> Record:
+    run = Run(cell.problem, cell.method, cell.options, seed, Drawn(cell.problem, seed))
+    run.go()
+    return run.record()
+
+
+def _row(record: Record) -> dict[str, Any]:
+    assert record.pulls is not None
+    verdict, pulls = record.verdict, record.pulls
+    return {
+        "status": verdict.status,
+        "arm": verdict.arm,
+        "good_event": record.good_event,
+        "rounds": record.rounds,
+        "pulls_total": pulls.total,
+        "pulls_phase1": pulls.phase1,
+        "pulls_phase2": pulls.phase2,
+        "pulls_max": pulls.max_per_client,
+        "bits_up": record.bits.up,
+        "bits_down": record.bits.down,
+        "reason": verdict.reason,
+    }
+
+
+def _correct(cell: Cell, arms: NDArray[Any]) -> NDArray[Any]:
+    """True, False, or None where true means are unknown; an arm within ε of the best is right."""
+    means = {
+        cell.problem.layout.arm(j, a): mean
+        for j, row in enumerate(cell.problem.means)
+        for a, mean in enumerate(row)
+    }
+    if any(mean is None for mean in means.values()):
+        return np.full(len(arms), None, dtype=object)
+    least = max(mean for mean in means.values() if mean is not None) - getattr(cell.options, "epsilon", 0.0)
+    right = {name for name, mean in means.items() if mean is not None and mean >= least}
+    return np.array([arm in right for arm in arms], dtype=object)
+
+
+def _array(name: str, values: Sequence[Any]) -> NDArray[Any]:
+    return np.array(values, dtype=np.int64 if name in NUMBERS else object)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The result of a study: one row a trial. ``trials["rounds"]`` is an array.
+
+    >>> import bestarm as ba
+    >>> trials = ba.study(ba.Problem.paper_instance(1), method="fed-sel", trials=20, delta=0.1, seed=7)
+    >>> trials["rounds"].mean(), bool(trials["correct"].all())
+    (np.float64(1.0), True)
+    """
+
+    columns: dict[str, NDArray[Any]]
+    varied: tuple[str, ...] = ()
+    seed: int = 0
+    cells: tuple[Cell, ...] = field(default=(), repr=False)
+    trials: int = 0
+
+    def __len__(self) -> int:
+        return len(self.columns["trial"])
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self.columns:
+            raise InputError(f'there is no column "{name}"', fix=nearest(name, self.columns))
+        return self.columns[name]
+
+    def record(self, i: int) -> Record:
+        """Row i again, through the machines, on the very rewards that the study drew for it."""
+        if not 0 <= i < len(self):
+            raise InputError(f"there is no row {i}", expected=f"a row from 0 to {len(self) - 1}")
+        if not self.cells:
+            raise InputError("these trials were read from a file, which does not hold the problem")
+        cell = self.cells[i // self.trials]
+        trial = i % self.trials
+        blocks = cell.blocks(self.trials)
+        block = next(b for b, (start, size) in enumerate(blocks) if start <= trial < start + size)
+        start, size = blocks[block]
+        if not cell.kernel:
+            return _by_machines(cell, _trial_seed(cell, self.seed, block, trial - start))
+        script: Script
+        _, script = cell.kernel(
+            cell.problem, cell.options, _stream(cell, self.seed, block), size, trial - start
+        )
+        run = Run(cell.problem, cell.method, cell.options, None, Scripted(script))
+        run.go()
+        return run.record()
+
+    def summary(self, level: float = 0.95) -> list[dict[str, Any]]:
+        """For each cell: means and medians with intervals, the error rate with its exact interval, and
+        (where true means are known) the least pulls that any method needs on average.
+        """
+        rows = []
+        for keys, mask in self._by_cell():
+            identified = self["status"][mask] == "identified"
+            row: dict[str, Any] = {**keys, "trials": int(mask.sum()), "undecided": int((~identified).sum())}
+            if all(value is not None for value in self["correct"][mask]):
+                wrong = int((identified & (self["correct"][mask] == False)).sum())  # noqa: E712
+                row["errors"] = wrong
+                row["error_rate"] = wrong / row["trials"]
+                row["error_rate_interval"] = binomial_interval(wrong, row["trials"], level)
+            for name in NUMBERS:
+                values = self[name][mask].astype(np.float64)
+                row[name] = {
+                    "mean": float(values.mean()),
+                    "mean_interval": mean_interval(values, level),
+                    "median": float(np.median(values)),
+                    "median_interval": median_interval(values, level),
+                    "sd": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
+                }
+            rows.append(row)
+        for row, cell in zip(rows, self.cells, strict=False):
+            row["limit"] = _limit(cell)
+        return rows
+
+    def _by_cell(self) -> Iterator[tuple[dict[str, Any], NDArray[np.bool_]]]:
+        seen: dict[tuple[Any, ...], list[int]] = {}
+        for i, key in enumerate(zip(*(self[name] for name in self.varied), strict=True)):
+            seen.setdefault(key, []).append(i)
+        if not self.varied:
+            seen[()] = list(range(len(self)))
+        for key, rows in seen.items():
+            mask = np.zeros(len(self), dtype=bool)
+            mask[rows] = True
+            yield dict(zip(self.varied, key, strict=True)), mask
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Plain rows."""
+        names = list(self.columns)
+        lists = [self.columns[name].tolist() for name in names]
+        for values in zip(*lists, strict=True):
+            yield dict(zip(names, values, strict=True))
+
+    def save(self, path: str | Path) -> Path:
+        """Write .csv, .jsonl or .parquet (the latter needs ``bestarm[study]``)."""
+        path = Path(path)
+        check_format(path)
+        scratch = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix == ".parquet":
+                _pyarrow().parquet.write_table(
+                    _pyarrow().table({k: v.tolist() for k, v in self.columns.items()}), scratch
+                )
+            else:
+                with scratch.open("w", encoding="utf-8", newline="") as file:
+                    if path.suffix == ".csv":
+                        writer = csv.DictWriter(file, list(self.columns))
+                        writer.writeheader()
+                        writer.writerows(self.rows())
+                    else:
+                        file.writelines(json.dumps(row) + "\n" for row in self.rows())
+            scratch.replace(path)
+        except OSError as error:
+            raise InputError(f"can't be written: {error.strerror}", where=str(path)) from None
+        return path
+
+
+def _limit(cell: Cell) -> dict[str, float] | None:
+    try:
+        found = limit(cell.problem, cell.options.delta)
+    except InputError:
+        return None  # a tie, or means that nobody knows
+    return {"total": found.total, "longest": found.longest}
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError(
+            "Parquet needs pyarrow, which is not installed",
+            fix='Install it with: pip install "bestarm[study]"',
+        ) from None
+    return pyarrow
+
+
+def check_format(path: Path) -> None:
+    """InputError unless the file's ending names a format that can be written here."""
+    if path.suffix not in (".csv", ".jsonl", ".parquet"):
+        raise InputError(
+            f'"{path.suffix}" names no format', where=str(path), expected=".csv, .jsonl or .parquet"
+        )
+    if path.suffix == ".parquet":
+        _pyarrow()
+
+
+def binomial_interval(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Clopper and Pearson's exact interval for a probability.
+
+    >>> [round(x, 4) for x in binomial_interval(0, 100)]
+    [0.0, 0.0362]
+    """
+    from scipy.special import betaincinv
+
+    tail = (1.0 - level) / 2.0
+    low = float(betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
+    high = float(betaincinv(successes + 1, trials - successes, 1.0 - tail)) if successes < trials else 1.0
+    return low, high
+
+
+def mean_interval(values: NDArray[np.float64], level: float = 0.95) -> tuple[float, float]:
+    """Student's interval for the mean: right for large samples, whatever their law."""
+    from scipy.special import stdtrit
+
+    mean, n = float(values.mean()), len(values)
+    if n < 2:
+        return mean, mean
+    half = float(stdtrit(n - 1, (1.0 + level) / 2.0) * values.std(ddof=1) / np.sqrt(n))
+    return mean - half, mean + half
+
+
+def median_interval(values: NDArray[np.float64], level: float = 0.95) -> tuple[float, float]:
+    """An interval between two order statistics that holds the median with at least this probability."""
+    from scipy.special import bdtr
+
+    ranked, n = np.sort(values), len(values)
+    # The i-th value (from 0) lies above the median only if at most i values lie below it.
+    fits = np.flatnonzero(bdtr(np.arange(n), n, 0.5) <= (1.0 - level) / 2.0)
+    low = int(fits[-1]) if len(fits) else 0
+    return float(ranked[low]), float(ranked[n - 1 - low])
+
+
+@dataclass(frozen=True)
+class StudyProgress:
+    """Trials that are done, and trials in all."""
+
+    done: int
+    total: int
+
+
+class StudyInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a study; `kept` is the file that holds the finished blocks, if there is one."""
+
+    def __init__(self, kept: Path | None) -> None:
+        super().__init__("interrupted")
+        self.kept = kept
+
+
+def study(
+    problem: Problem | Scenario | Family,
+    method: str | None = None,
+    *,
+    trials: int,
+    seed: int | None = None,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    watch: Callable[[StudyProgress], None] | None = None,
+    **options: Any,
+) -> Trials:
+    """Run many seeded trials of a method, for each combination of the values in `vary`.
+
+    `vary` may hold options of the method, ``method`` itself, and the parameters of `problem` where that is
+    a function of them, such as ``sigma`` of ``Problem.paper_instance``. `executor` is any executor of
+    ``concurrent.futures``; without one, `workers` processes are used (all cores by default). With `out`,
+    finished blocks are kept beside the file until it is written, and `resume` goes on after an interrupt.
+
+    >>> import bestarm as ba
+    >>> family, vary = ba.Problem.paper_instance, {"sigma": [1, 2]}
+    >>> trials = ba.study(family, "fed-sel", trials=8, seed=1, delta=0.1, vary=vary)
+    >>> [(row["sigma"], row["rounds"]["mean"]) for row in trials.summary()]
+    [(1, 1.0), (2, 1.0)]
+    """
+    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
+        raise InputError(f"trials = {trials!r} can't be used", expected="a whole number of at least 1")
+    if seed is None and isinstance(problem, Scenario):
+        seed = problem.seed
+    seed = check_seed(seed)
+    cells = tuple(_cells(problem, method, dict(vary or {}), options))
+    tasks = [(c, b, size) for c, cell in enumerate(cells) for b, (_, size) in enumerate(cell.blocks(trials))]
+    log = _Log(Path(out), _identity(cells, trials, seed), resume) if out is not None else None
+    found: dict[tuple[int, int], Columns] = dict(log.found) if log else {}
+    todo = [task for task in tasks if task[:2] not in found]
+    done = sum(size for c, b, size in tasks if (c, b) in found)
+    total = trials * len(cells)
+
+    def take(task: tuple[int, int, int], columns: Columns) -> None:
+        nonlocal done
+        if log:
+            log.add(task[:2], columns)
+        found[task[:2]] = columns
+        done += task[2]
+        if watch:
+            watch(StudyProgress(done, total))
+
+    try:
+        with _executor(executor, workers, len(todo)) as pool:
+            _run(cells, seed, todo, pool, take)
+    except KeyboardInterrupt:
+        raise StudyInterrupted(log.path if log else None) from None
+    result = _collect(cells, tasks, found, trials, seed, tuple(vary or ()))
+    if log:
+        result.save(log.out)
+        log.remove()
+    return result
+
+
+def _cells(
+    problem: Problem | Scenario | Family,
+    method: str | None,
+    vary: dict[str, Sequence[Any]],
+    options: dict[str, Any],
+) -> Iterator[Cell]:
+    family = problem.family if isinstance(problem, Scenario) else problem if callable(problem) else None
+    parameters = list(inspect.signature(family).parameters) if family else []
+    for key, values in vary.items():
+        if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+            raise InputError(f"vary {key} = {values!r}", expected="a list of at least one value")
+        known = {name for m in METHODS.values() for name in m.options.__dataclass_fields__} | {
+            "method",
+            *parameters,
+        }
+        if key not in known:
+            raise InputError(f'"{key}" can\'t be varied here', fix=nearest(key, known))
+        if len(set(map(str, values))) < len(values):
+            raise InputError(f"vary {key} holds a value twice", expected="each value once")
+    for values in itertools.product(*vary.values()):
+        keys = dict(zip(vary, values, strict=True))
+        own = {key: value for key, value in keys.items() if key in parameters}
+        base: Any = problem
+        if own or (callable(problem) and not isinstance(problem, Scenario)):
+            assert family is not None
+            made = family(**own)
+            base = (
+                Scenario(made, problem.method, None, problem.options)
+                if isinstance(problem, Scenario)
+                else made
+            )
+        rest = {key: value for key, value in keys.items() if key not in own and key != "method"}
+        yield Cell(keys, *prepare(base, keys.get("method", method), {**options, **rest}))
+
+
+@contextlib.contextmanager
+def _executor(executor: Executor | None, workers: int | None, tasks: int) -> Iterator[Executor | None]:
+    """The executor to use; None means right here."""
+    if executor is not None:
+        yield executor
+        return
+    count = min(workers or os.cpu_count() or 1, tasks)
+    if count <= 1:
+        yield None
+        return
+    pool = ProcessPoolExecutor(count, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _run(
+    cells: Sequence[Cell],
+    seed: int,
+    todo: Iterable[tuple[int, int, int]],
+    pool: Executor | None,
+    take: Callable[[tuple[int, int, int], Columns], None],
+) -> None:
+    if pool is None:
+        for task in todo:
+            take(task, run_block(cells[task[0]], seed, task[1], task[2]))
+        return
+    waiting: dict[Future[Columns], tuple[int, int, int]] = {}
+    try:
+        for task in todo:
+            waiting[pool.submit(run_block, cells[task[0]], seed, task[1], task[2])] = task
+        while waiting:
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                take(waiting.pop(future), future.result())
+    except (AttributeError, TypeError) as error:
+        if "pickle" not in str(error):
+            raise
+        raise InputError(
+            "the rewards can't be sent to other processes: " + str(error),
+            fix="Use functions that are defined at the top of a module, or workers=1",
+        ) from None
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _collect(
+    cells: tuple[Cell, ...],
+    tasks: Sequence[tuple[int, int, int]],
+    found: Mapping[tuple[int, int], Columns],
+    trials: int,
+    seed: int,
+    varied: tuple[str, ...],
+) -> Trials:
+    columns: dict[str, NDArray[Any]] = {"trial": np.tile(np.arange(trials), len(cells))}
+    for key in varied:
+        values = np.empty(len(cells), dtype=object)
+        values[:] = [cell.keys[key] for cell in cells]
+        columns[key] = np.repeat(values, trials)
+    for name in COLUMNS:
+        columns[name] = np.concatenate([found[task[:2]][name] for task in tasks])
+    return Trials(columns, varied, seed, cells, trials)
+
+
+def _identity(cells: Sequence[Cell], trials: int, seed: int) -> str:
+    """What must agree for a block of an earlier study to be a block of this one."""
+    facts = [
+        [cell.keys, cell.method, vars(cell.options), cell.problem.to_dict(), cell.blocks(trials)]
+        for cell in cells
+    ]
+    return hashlib.sha256(json.dumps([__version__, trials, seed, facts], default=str).encode()).hexdigest()
+
+
+class _Log:
+    """Finished blocks of a study, one JSON line each, beside the file that they will become.
+
+    The first line says which study it is. A line that was cut off by a crash is dropped, and its block is
+    run again.
+    """
+
+    def __init__(self, out: Path, identity: str, resume: bool) -> None:
+        check_format(out)
+        self.out = out
+        self.path = out.with_name(out.name + ".part")
+        self.found: dict[tuple[int, int], Columns] = {}
+        lines = self._lines()
+        if lines and not resume:
+            raise InputError(
+                "an interrupted study lies there",
+                where=str(self.path),
+                fix="Go on with --resume, or remove the file",
+            )
+        if lines and lines[0].get("study") != identity:
+            raise InputError(
+                "the blocks there belong to another study (or another version, seed or option)",
+                where=str(self.path),
+                fix="Use the same settings, or remove the file",
+            )
+        for line in lines[1:]:
+            columns = {name: _array(name, values) for name, values in line["columns"].items()}
+            self.found[line["cell"], line["block"]] = columns
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("w", encoding="utf-8") as file:  # without what was cut off
+                file.writelines(json.dumps(line) + "\n" for line in (lines or [{"study": identity}]))
+        except OSError as error:
+            raise InputError(f"can't be written: {error.strerror}", where=str(self.path)) from None
+
+    def _lines(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        with contextlib.suppress(OSError, ValueError):
+            found.extend(map(json.loads, self.path.read_text(encoding="utf-8").splitlines()))
+        return found
+
+    def add(self, place: tuple[int, int], columns: Columns) -> None:
+        plain = {name: values.tolist() for name, values in columns.items()}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"cell": place[0], "block": place[1], "columns": plain}) + "\n")
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)

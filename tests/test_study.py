@@ -1,0 +1,299 @@
+"""Studies: seeded, the same whatever the workers, resumable, summarised with honest intervals."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from scipy import stats as reference
+
+import bestarm as ba
+from bestarm.study import binomial_interval, mean_interval, median_interval
+from conftest import ROOT
+
+module = sys.modules["bestarm.study"]  # the package's own name for it is the function
+
+QUICK = ba.Problem.bernoulli([[0.95, 0.3], [0.6, 0.2]])
+OPTIONS = {"delta": 0.2, "c": 2.0, "radius": "sharp"}
+
+
+def same(a: ba.Trials, b: ba.Trials) -> bool:
+    return a.columns.keys() == b.columns.keys() and all(np.array_equal(a[k], b[k]) for k in a.columns)
+
+
+def cli(*args):
+    command = [sys.executable, "-m", "bestarm.cli", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Blocks of 10 trials, so that a small study has several."""
+    monkeypatch.setattr(module, "MOST_TRIALS", 10)
+
+
+def run(**keys) -> ba.Trials:
+    return ba.study(QUICK, "fed-sel", **{"trials": 35, "seed": 5, "workers": 1, **OPTIONS, **keys})
+
+
+def test_the_columns_are_those_of_the_design():
+    assert list(run(vary={"period": [5, 50]}).columns) == [
+        "trial", "period", "status", "arm", "correct", "good_event", "rounds", "pulls_total", "pulls_phase1",
+        "pulls_phase2", "pulls_max", "bits_up", "bits_down", "reason",
+    ]  # fmt: skip
+
+
+def test_the_same_numbers_whatever_the_executor():
+    alone = run(vary={"period": [5, 50]})
+    assert same(alone, run(vary={"period": [5, 50]}, workers=2))
+    with ThreadPoolExecutor(3) as pool:
+        assert same(alone, run(vary={"period": [5, 50]}, executor=pool))
+
+
+def test_the_same_numbers_whatever_else_is_varied():
+    both = run(vary={"period": [5, 50]})
+    one = run(vary={"period": [50]})
+    mask = both["period"] == 50
+    assert np.array_equal(both["pulls_total"][mask], one["pulls_total"])
+
+
+def test_on_a_real_dask_cluster():
+    distributed = pytest.importorskip("distributed", reason="Dask comes with bestarm[study]")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+        client.get_executor() as executor,
+    ):
+        assert same(run(), run(executor=executor))
+
+
+def test_another_seed_gives_other_numbers():
+    assert not same(run(), run(seed=6))
+
+
+def test_any_problem_that_has_no_kernel_goes_through_the_machines():
+    trials = run(early_stop=True, trials=20)
+    assert trials["correct"].all()
+    record = trials.record(3)
+    assert record.pulls.total == trials["pulls_total"][3]
+    assert ba.verify(record, replay=True)
+    recording = {"kind": "recording", "values": [0, 1, 1]}
+    short = ba.study(
+        ba.Problem.from_rewards({"g": {"a": recording, "b": recording}}), "fed-sel", trials=3, seed=1
+    )
+    assert set(short["reason"]) == {"budget"}
+    assert short["correct"].tolist() == [None] * 3
+    assert "error_rate" not in short.summary()[0]
+
+
+def test_one_arm_in_all():
+    assert ba.study(ba.Problem.bernoulli([[0.5]]), "fed-sel", trials=3, seed=1)["pulls_total"].tolist() == [
+        0,
+        0,
+        0,
+    ]
+
+
+def test_a_family_is_varied_by_its_parameters():
+    trials = ba.study(
+        ba.Problem.paper_instance, "fed-sel", trials=5, seed=1, delta=0.1, vary={"sigma": [1, 15]}, workers=1
+    )
+    rows = trials.summary()
+    assert [row["sigma"] for row in rows] == [1, 15]
+    assert [row["rounds"]["mean"] > 700 for row in rows] == [False, True]
+    assert round(rows[0]["limit"]["total"]) == 951
+    assert trials.record(7).rounds == trials["rounds"][7]
+
+
+def test_an_epsilon_best_arm_counts_as_correct():
+    tied = ba.Problem.bernoulli([[0.7, 0.69], [0.2]])
+    trials = ba.study(tied, "fed-sel", trials=30, seed=1, epsilon=0.2, **OPTIONS)
+    assert trials["correct"].all()
+    assert len(set(trials["arm"])) == 2
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_rows_are_written_in_each_format(tmp_path, suffix):
+    path = tmp_path / "deep" / f"t.{suffix}"
+    trials = run(out=path, vary={"period": [5, 50]})
+    if suffix == "csv":
+        with path.open() as file:
+            rows = list(csv.DictReader(file))
+        assert [int(row["rounds"]) for row in rows] == trials["rounds"].tolist()
+    elif suffix == "jsonl":
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [row["pulls_total"] for row in rows] == trials["pulls_total"].tolist()
+        assert rows[0]["correct"] is True
+    else:
+        parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow comes with bestarm[study]")
+        assert parquet.read_table(path).column("bits_up").to_pylist() == trials["bits_up"].tolist()
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_an_interrupted_study_goes_on_without_repeating_a_block(tmp_path, monkeypatch):
+    path = tmp_path / "t.csv"
+    expected = run()
+    original, ran = module.run_block, []
+
+    def run_block(cell, seed, block, size):
+        if len(ran) == 2:
+            raise KeyboardInterrupt
+        ran.append(block)
+        return original(cell, seed, block, size)
+
+    monkeypatch.setattr(module, "run_block", run_block)
+    with pytest.raises(ba.StudyInterrupted) as stopped:
+        run(out=path)
+    assert stopped.value.kept.exists()
+    assert not path.exists()
+    with pytest.raises(ba.InputError, match="interrupted study"):
+        run(out=path)
+    with pytest.raises(ba.InputError, match="another study"):
+        run(out=path, resume=True, seed=9)
+    with stopped.value.kept.open("a") as file:
+        file.write('{"cell": 0, "block": 2, "colu')  # cut off by a crash
+    again = []
+    monkeypatch.setattr(module, "run_block", lambda *args: again.append(args[2]) or original(*args))
+    assert same(run(out=path, resume=True), expected)
+    assert (ran, again) == ([0, 1], [2, 3])
+    assert [p.name for p in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_a_killed_study_resumes_from_its_file(tmp_path):
+    """kill -9 in the middle of a real command; --resume then gives what an unbroken study gives."""
+    args = [
+        "study",
+        "examples/paper.toml",
+        "--trials",
+        "6000",
+        "--vary",
+        "sigma=15",
+        "--seed",
+        "3",
+        "--workers",
+        "1",
+    ]
+    part = tmp_path / "a.csv.part"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bestarm.cli", *map(str, args), "--out", tmp_path / "a.csv"]
+    )
+    try:
+        for _ in range(600):
+            if part.exists() and len(part.read_text().splitlines()) >= 2:
+                break
+            time.sleep(0.1)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    kept = len(part.read_text().splitlines())
+    assert kept >= 2
+    done = cli(*args, "--out", tmp_path / "a.csv", "--resume", "--json")
+    assert done.returncode == 0, done.stderr
+    fresh = subprocess.run(
+        [sys.executable, "-m", "bestarm.cli", *args, "--json"], capture_output=True, text=True
+    )
+    assert json.loads(done.stdout) == json.loads(fresh.stdout)
+
+
+def test_rewards_that_can_t_be_sent_to_a_process_are_refused_with_a_way_out():
+    problem = ba.Problem.from_rewards({"g": {"a": lambda rng: float(rng.random() < 0.9), "b": 0.1}})
+    with pytest.raises(ba.InputError, match="workers=1"):
+        ba.study(problem, "fed-sel", trials=40, seed=1, workers=2, **OPTIONS)
+    assert len(ba.study(problem, "fed-sel", trials=3, seed=1, workers=1, **OPTIONS)) == 3
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"trials": 0}, "trials = 0"),
+        ({"trials": 2.5}, "trials = 2.5"),
+        ({"vary": {"perod": [1]}}, "period"),
+        ({"vary": {"sigma": [1]}}, "can't be varied"),
+        ({"vary": {"period": []}}, "at least one value"),
+        ({"vary": {"period": 5}}, "at least one value"),
+        ({"vary": {"period": [5, 5]}}, "twice"),
+        ({"vary": {"period": [0]}}, "period = 0"),
+        ({"vary": {"method": ["x"]}}, "unknown"),
+        ({"out": "x.xls"}, "names no format"),
+        ({"seed": -1}, "seed = -1"),
+    ],
+)
+def test_what_can_t_be_studied_is_refused(keys, message):
+    with pytest.raises(ba.InputError, match=message):
+        run(**keys)
+
+
+def test_a_column_or_row_that_is_not_there():
+    trials = run()
+    with pytest.raises(ba.InputError, match='Did you mean "rounds"'):
+        trials["round"]
+    with pytest.raises(ba.InputError, match="no row 99"):
+        trials.record(99)
+
+
+@pytest.mark.parametrize(("x", "n"), [(0, 50), (3, 50), (50, 50), (1, 2)])
+def test_the_binomial_interval_is_clopper_and_pearson_s(x, n):
+    exact = reference.binomtest(x, n).proportion_ci(0.95, method="exact")
+    assert binomial_interval(x, n) == pytest.approx((exact.low, exact.high), abs=1e-12)
+
+
+def test_the_mean_interval_is_student_s():
+    values = np.random.default_rng(1).exponential(size=40)
+    expected = reference.t.interval(0.95, 39, values.mean(), reference.sem(values))
+    assert mean_interval(values) == pytest.approx(expected)
+    assert mean_interval(np.array([3.0])) == (3.0, 3.0)
+
+
+def test_the_median_interval_covers():
+    """Null: it misses at most 5 %; binomial test at 1e-6 with 4,000 samples of 25."""
+    rng = np.random.default_rng(2)
+    missed = 0
+    for _ in range(4000):
+        low, high = median_interval(rng.exponential(size=25))
+        missed += not low <= np.log(2) <= high
+    assert reference.binom.sf(missed - 1, 4000, 0.05) > 1e-6
+    assert missed > 40  # it is an interval, not everything
+
+
+def test_the_summary_counts_errors_and_undecided():
+    close = ba.Problem.bernoulli([[0.6, 0.1], [0.5, 0.1]])
+    trials = ba.study(
+        close, "fed-sel", trials=35, seed=1, workers=1, vary={"max_rounds": [1, 10**6]}, **OPTIONS
+    )
+    first, second = trials.summary()
+    assert first["undecided"] > 0
+    assert second["undecided"] == 0
+    wrong = [s == "identified" and not c for s, c in zip(trials["status"], trials["correct"], strict=True)]
+    assert first["errors"] == sum(wrong[:35])
+    low, high = second["pulls_total"]["mean_interval"]
+    assert low < second["pulls_total"]["mean"] < high
+
+
+def test_the_command_line(tmp_path, root):
+    scenario = root / "examples" / "paper.toml"
+    vary = ["--vary", "sigma=1,2", "--vary", "period=50,100"]
+    done = cli("study", scenario, "--trials", 20, *vary, "--seed", 1, "--out", tmp_path / "t.csv")
+    assert done.returncode == 0, done.stderr
+    assert "× limit" in done.stdout
+    assert len((tmp_path / "t.csv").read_text().splitlines()) == 81
+    found = json.loads(cli("study", scenario, "--trials", 5, "--seed", 1, "--json").stdout)
+    assert found["cells"][0]["errors"] == 0
+    for bad in (
+        ["--vary", "sigma"],
+        ["--vary", "perod=1"],
+        ["--trials", "x"],
+        ["--dask", "tcp://127.0.0.1:1"],
+    ):
+        refused = cli("study", scenario, "--trials", 5, *bad)
+        assert refused.returncode == 2
+        assert "Traceback" not in refused.stderr
