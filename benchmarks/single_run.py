@@ -21,12 +21,13 @@ def pull_by_pull(seconds: float) -> float:
     rng = np.random.default_rng(1)
     means = np.array([0.9, 0.85, 0.1])
     alpha = radius("paper", 3, 3, 0.1).alpha
-    sums, t, begun = np.zeros(3), 0, time.perf_counter()
+    sums, t, t_before, begun = np.zeros(3), 0, 0, time.perf_counter()
     while time.perf_counter() - begun < seconds:
         t += 1
         sums += rng.random(3) < means
-        assert (sums.max() - sums < t * 8 * alpha(t)).any()
-    return 3 * t / (time.perf_counter() - begun)
+        if (sums.max() - sums >= t * 8 * alpha(t)).any():
+            sums, t_before, t = np.zeros(3), t_before + t, 0
+    return 3 * (t_before + t) / (time.perf_counter() - begun)
 
 
 def measure() -> list[dict[str, Any]]:

@@ -8,7 +8,10 @@ import msgspec
 import pytest
 
 import bestarm as ba
-from bestarm.record import Record, digest
+from bestarm.protocol.fedsel import Options, Server
+from bestarm.protocol.machine import Received, Start
+from bestarm.protocol.messages import Report, Wire
+from bestarm.record import Record, count_pulls, digest, on_user_scale, plain_json
 
 # What no check can know: an input that the conclusions don't depend on, or that only a replay can test.
 INPUTS = {("version",), ("seed",), ("options",), ("problem",)}
@@ -137,6 +140,111 @@ def test_a_conclusion_that_is_taken_out_is_missed(make):
         assert record is None or not ba.verify(record).ok, path
 
 
+def forge(record: Record, change) -> ba.Verification:
+    """Let `change` rewrite the plain record, give it a fresh digest, and check it."""
+    plain = record.to_dict()
+    change(plain, plain["verdict"]["certificate"])
+    forged = with_fresh_digest(plain)
+    return ba.Verification(False, ("not a record",)) if forged is None else ba.verify(forged)
+
+
+def rebuilt(plain, payload: bytes, client: str):
+    """The record again after one client's first message was replaced: all that the server concludes."""
+    events = plain["verdict"]["certificate"]["server"]["events"]
+    event = next(e for e in events if e[1] == client)
+    event[2] = payload.hex()
+    layout, scale = ba.Problem.layout_from_dict(plain["problem"])
+    options = Options(**plain["options"], delta=plain["delta"])
+    server = Server(layout, options)
+    server.handle(Start())
+    for _, sender, data in events:
+        server.handle(Received(sender, bytes.fromhex(data)))
+    local = plain["verdict"]["certificate"]["local"]
+    verdict = msgspec.structs.replace(on_user_scale(server.verdict, scale), certificate={})
+    plain["verdict"] = plain_json(verdict)
+    plain["verdict"]["certificate"] = {"server": plain_json(server.certificate()), "local": local}
+    plain |= {"rounds": server.rounds, "wire_bytes": server.bytes}
+    plain["bits"] = {"up": server.bits_up, "down": server.bits_down}
+    plain["pulls"] = plain_json(count_pulls(layout, local))
+
+
+def test_a_report_of_an_arm_that_never_won_is_caught():
+    """A forger who rewrites a client's report, its sums and every conclusion is caught by the eliminations."""
+    record = ba.identify(ba.Problem.bernoulli([[0.9, 0.85], [0.5, 0.1]]), "fed-sel", delta=0.1, seed=1)
+    wire = Wire((2, 2), (True, True))
+
+    def change(plain, certificate):
+        part = certificate["local"]["g1-1"]
+        part["exits"] = {column: [] for column in part["exits"]}
+        part["arm"], part["sent"]["sum"] = 1, [round(0.85 * part["epoch"])]
+        rebuilt(
+            plain, Report(1, part["epoch"], part["sent"]["sum"][0] / part["epoch"]).encode(wire, 0)[0], "g1-1"
+        )
+
+    result = forge(record, change)
+    assert any("eliminations don't show it" in failure for failure in result.failures)
+
+
+def test_an_unfinished_report_that_is_called_finished_is_caught():
+    problem = ba.Problem.bernoulli([[0.9, 0.9, 0.1], [0.3, 0.1]])
+    record = ba.identify(problem, "fed-sel", delta=0.1, seed=1, budget=60_000)
+    assert record.verdict.status == "undecided"
+    wire = Wire((3, 2), (True, True), stoppable=True)
+
+    def change(plain, certificate):
+        part = certificate["local"]["g1-1"]
+        report = Report(part["arm"], part["epoch"], part["sent"]["sum"][0] / part["epoch"])
+        rebuilt(plain, report.encode(wire, 0)[0], "g1-1")
+        assert plain["verdict"]["status"] == "identified"
+
+    assert not forge(record, change).ok
+
+
+def test_impossible_sums_counts_and_budgets_are_caught():
+    record = RUNS["undecided"]()
+
+    def exit_too_early(plain, certificate):
+        certificate["local"]["g1-1"]["exits"] |= {"epoch": [1], "top_sum": [1e9]}
+        plain["pulls"] = plain_json(
+            count_pulls(ba.Problem.layout_from_dict(plain["problem"])[0], certificate["local"])
+        )
+
+    def pulls_out_of_nothing(plain, certificate):
+        certificate["local"]["g1-1"]["count"] += 10**12
+        plain["pulls"] = plain_json(
+            count_pulls(ba.Problem.layout_from_dict(plain["problem"])[0], certificate["local"])
+        )
+
+    def smaller_budget(plain, certificate):
+        plain["options"]["budget"] = 1000
+
+    for change in (exit_too_early, pulls_out_of_nothing, smaller_budget):
+        assert not forge(record, change).ok, change
+
+
+def test_what_is_blanked_out_or_claimed_without_its_ground_is_caught():
+    record = RUNS["identified"]()
+
+    def no_good_event(plain, certificate):
+        plain["good_event"] = None
+
+    def no_local_part(plain, certificate):
+        certificate["local"] = None
+
+    def claims_without_ground(plain, certificate):
+        certificate["local"] = None
+        plain["pulls"]["total"] = 7
+
+    for change in (no_good_event, no_local_part, claims_without_ground):
+        assert not forge(record, change).ok, change
+
+
+def test_a_table_that_a_user_made_is_replayed_as_it_is():
+    for table in (ba.Table((0.0, 1.0), (1.0, 3.0)), ba.Table((1.0, 0.5, 0.0), (1.0, 3.0, 1.0))):
+        problem = ba.Problem.from_rewards({"g": {"a": table, "b": 0.1}})
+        assert ba.verify(ba.identify(problem, "fed-sel", seed=1), replay=True).failures == ()
+
+
 def test_another_seed_is_caught_by_the_replay():
     plain = RUNS["identified"]().to_dict()
     record = with_fresh_digest(put(plain, ("seed",), 2))
@@ -184,6 +292,10 @@ def test_the_clients_part_of_many_clients_is_a_side_file(tmp_path):
     again = Record.load(path)
     assert again == record
     assert ba.verify(again)
+    named_file = ba.identify(
+        ba.Problem.from_rewards({"g": {"a": 0.9, "b": 0.1}}, clients={"g": ["file"]}), seed=1
+    )
+    assert Record.load(named_file.save(tmp_path / "named.json")) == named_file
     side = tmp_path / "run.local.json"
     side.write_bytes(side.read_bytes().replace(b'"g7-1"', b'"g7-2"'))
     assert not ba.verify(Record.load(path))

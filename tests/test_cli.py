@@ -146,6 +146,38 @@ def test_a_picture_is_drawn(scenario, tmp_path):
     assert "<svg" in (tmp_path / "p.svg").read_text()
 
 
+def test_a_bad_path_is_said_before_the_run_and_json_stays_one_object(scenario, tmp_path):
+    for extra in (["--plot", "x.xyz"], ["--out", "/proc/nowhere/r.json"], ["--plot", "/proc/nowhere/p.png"]):
+        done = bestarm("run", scenario, "--json", *extra, cwd=tmp_path)
+        assert done.returncode == 2
+        assert list(json.loads(done.stdout)) == ["error"]
+
+
+def test_hostile_names_are_shown_as_they_are(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(QUICK.replace("north", r"_g$\\frac{$").replace("south", "<b>"), encoding="utf-8")
+    done = bestarm("run", path, "--seed", 1, "--plot", tmp_path / "p.svg")
+    assert done.returncode == 0, done.stderr
+    assert r"_g$\frac{$/a is the best arm" in done.stdout
+
+
+def test_a_terminal_without_unicode_gets_question_marks(scenario):
+    done = subprocess.run(
+        [sys.executable, "-m", "bestarm.cli", "run", scenario, "--seed", "1"],
+        capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_goal_min_draws_small_means_on_the_left(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text('goal = "min"\n' + QUICK, encoding="utf-8")
+    done = bestarm("run", path, "--seed", 1)
+    assert "south [bold]/d is the best arm" in done.stdout
+    rows = [line for line in done.stdout.splitlines() if "●" in line]
+    assert rows[0].index("●") < rows[1].index("●")
+
+
 def test_ctrl_c_leaves_a_record_and_exits_with_130(tmp_path):
     path = tmp_path / "t.toml"
     path.write_text(TIED, encoding="utf-8")

@@ -5,8 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import bestarm as ba
 from bestarm.errors import InputError
-from bestarm.rewards import Bernoulli, Beta, Function, Recording, Scale, Table, build, stream, tabulate
+from bestarm.rewards import (
+    Bernoulli,
+    Beta,
+    Function,
+    Recording,
+    Scale,
+    Table,
+    build,
+    from_spec,
+    stream,
+    tabulate,
+)
 from stats import FALSE_ALARM, laws_differ
 
 MODELS = {
@@ -14,6 +26,8 @@ MODELS = {
     "always": Bernoulli(1.0),
     "never": Bernoulli(0.0),
     "table": Table((0.0, 0.25, 1.0), (3.0, 2.0, 5.0)),
+    "unsorted table": Table((1.0, 0.0, 0.5), (1.0, 1.0, 2.0)),
+    "table of 0 and 1": Table((0.0, 1.0), (1.0, 3.0)),
     "beta": Beta(2.0, 5.0),
     "beta on a part": Beta(0.5, 0.5, 0.25, 0.5),
     "function": Function(lambda rng: rng.random(), mean=0.5),
@@ -68,7 +82,7 @@ def test_what_a_record_keeps_of_it_builds_it_again(model):
     if isinstance(model, Function):
         assert spec is None
     else:
-        assert build(spec) == model
+        assert from_spec(spec) == model
 
 
 @pytest.mark.parametrize("times", [0, 1, 5])
@@ -78,6 +92,22 @@ def test_a_recording_is_played_once_in_order(times):
     assert float(model.sums(rng, times, 1)) == sum((0.25, 1.0, 0.0, 0.0, 1.0)[:times])
     assert model.limit == 6
     assert model.mean is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_recording_s_sums_stay_in_range_and_can_be_split(seed):
+    rng = np.random.default_rng(seed)
+    model = Recording(tuple(rng.choice([0.0, 1.0, 0.1, 1 / 3, rng.random()], 400).tolist()))
+    for start in range(0, 390, 7):
+        parts = model.sums(rng, np.array([1, 5, 10]), start)
+        assert ((parts >= 0) & (parts <= [1, 5, 10])).all()
+    assert from_spec(model.spec()) == model
+
+
+def test_rounding_does_not_carry_a_beta_sum_out_of_range():
+    model = Beta(1e300, 1.0, 0.1, 1.0)
+    sums = model.sums(np.random.default_rng(0), np.array([3, 10, 1000, 4097]))
+    assert (sums <= [3, 10, 1000, 4097]).all()
 
 
 def test_streams_of_clients_and_arms_differ():
@@ -97,6 +127,8 @@ def test_a_billion_draws_cost_one_draw():
         ("high", "describes no arm"),
         (True, "describes no arm"),
         ({"kind": "gauss"}, "unknown"),
+        ({"kind": ["beta"]}, "unknown"),
+        (10**400, "not a finite number"),
         ({"kind": "beta", "a": 1}, '"b" is missing'),
         ({"kind": "beta", "a": 1, "b": -1}, "positive"),
         ({"kind": "beta", "a": 1, "b": 1, "sigma": 3}, '"sigma" is unknown'),
@@ -126,6 +158,14 @@ def test_a_function_that_gives_too_few_rewards_is_refused():
 def test_a_function_declared_binary_must_be():
     with pytest.raises(InputError, match="binary"):
         Function(lambda rng: 0.5, binary=True).sums(np.random.default_rng(0), 1)
+
+
+def test_a_function_is_held_to_its_own_group_s_bounds():
+    problem = ba.Problem.from_rewards(
+        {"x": {"a": lambda rng: 3.0}, "y": {"b": 2.0}}, bounds={"x": (0.0, 1.0), "y": (0.0, 5.0)}
+    )
+    with pytest.raises(InputError, match=r"3\.0.*\[0\.0, 1\.0\]"):
+        ba.identify(problem, "fed-sel", seed=1)
 
 
 def test_goal_min_turns_rewards_round_and_back():

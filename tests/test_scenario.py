@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+import numpy as np
 import pytest
 
 import bestarm as ba
@@ -157,6 +158,20 @@ BAD = {
     "group key": ('[[group]]\nname = "x"\narm = { a = 2 }', r'"arm" = .* is unknown.*"arms"'),
     "group a table": ('[group]\nname = "x"', "not a list of tables"),
     "kind": ('[[group]]\nname = "x"\narms = { a = { kind = "normal" } }', "kind = 'normal'"),
+    "kind a list": ('[[group]]\nname = "x"\narms = { a = { kind = ["beta"] } }', "unknown"),
+    "method a list": ('method = ["x"]' + GROUPS, "unknown"),
+    "huge mean": ('[[group]]\nname = "x"\narms = { a = 1' + "0" * 400 + " }", "not a finite number"),
+    "huge delta": ("delta = 1" + "0" * 400 + GROUPS, "delta = "),
+    "endless number": ("delta = " + "1" * 5000 + GROUPS, "not TOML"),
+    "endless bounds": ('[[group]]\nname = "x"\nbounds = [-1e308, 1e308]\narms = { a = 2 }', "low < high|two numbers"),
+    "many clients": ('[[group]]\nname = "x"\nclients = 30000000\narms = { a = 0.5 }', "clients = 30000000"),
+    "huge c": ("c = 1e9" + GROUPS, "c = 1000000000.0"),
+    "tiny delta": ("delta = 1e-310" + GROUPS, "delta = 1e-310"),
+    "epsilon": ("epsilon = -1" + GROUPS, "epsilon = -1"),
+    "family": ('family = "papers"', "paper"),
+    "family and groups": ('family = "paper"' + GROUPS, "one of them"),
+    "sigma alone": ("sigma = 3" + GROUPS, "belongs to a family"),
+    "sigma": ('family = "paper"\nsigma = 30', "sigma = 30"),
     "not toml": ("delta = = 3", "this is not TOML.*line 1"),
 }  # fmt: skip
 
@@ -195,6 +210,9 @@ BAD_DATA = {
     "group not there": (COLUMNS + '[[group]]\nname="C"\nclients=2', CSV, '"C" is not in the data'),
     "group with arms": (COLUMNS + '[[group]]\nname="A"\narms={x=1}', CSV, "arms or bounds of its own"),
     "replace with count": (COLUMNS + "replace = false\ncount = 'n'", CSV, "single rewards"),
+    "half count": (COLUMNS + "count = 'n'", CSV.replace("u1,3,1", "u1,3,1.5"), "line 4.*count of 1.5"),
+    "huge count": (COLUMNS + "count = 'n'", CSV.replace("u1,3,1", "u1,3,1e308"), "line 4.*count"),
+    "underscore": (COLUMNS, CSV.replace("u1,3,1", "u1,0_3,1"), "line 4.*'0_3'"),
     "negative count": (COLUMNS + "count = 'n'", CSV.replace("u1,3,1", "u1,3,-1"), "line 4.*count of -1"),
 }
 
@@ -221,8 +239,28 @@ def test_files_that_are_no_text_are_refused(tmp_path):
         ba.load(write(tmp_path, "[data]\ncsv='d.csv'\n" + COLUMNS))
 
 
+def test_a_byte_order_mark_is_no_error(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + GROUPS.encode())
+    assert ba.load(path).problem.best == "north/a"
+
+
+def test_numpy_means_are_means():
+    problem = ba.Problem.bernoulli(np.array([[0.5, 0.25], [0.125, 0.75]], dtype=np.float32))
+    assert problem.best == "g2/a2"
+    assert ba.Problem.bernoulli([[np.float32(0.5), np.float64(0.25)]]).best == "g1/a1"
+
+
+def test_names_that_are_no_groups_are_refused():
+    for keys in ({"clients": {"h": 2}}, {"bounds": {"h": (0, 1)}}):
+        with pytest.raises(ba.InputError, match='no group "h"'):
+            ba.Problem.from_rewards({"g": {"a": 0.5}}, **keys)
+    with pytest.raises(ba.InputError, match="is no problem"):
+        ba.identify([[0.9, 0.1]])
+
+
 def test_python_means_are_checked_as_well():
-    for means in ([], [[]], [[1.5]], [[0.5, float("nan")]], {"a/b": {"x": 0.5}}):
+    for means in ([], [[]], [0.9, 0.1], 0.5, [[1.5]], [[0.5, float("nan")]], {"a/b": {"x": 0.5}}):
         with pytest.raises(ba.InputError):
             ba.Problem.bernoulli(means)
     with pytest.raises(ba.InputError, match="2 numbers of clients for 1"):

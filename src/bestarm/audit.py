@@ -15,15 +15,25 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from bestarm.confidence import radius
 from bestarm.errors import InputError
 from bestarm.problem import Layout, Problem
 from bestarm.protocol import METHODS, decide
+from bestarm.protocol.elimination import end_by_epsilon, least_count
 from bestarm.protocol.machine import PatienceOver, Received, Start, Stop
 from bestarm.protocol.options import make
-from bestarm.record import SCHEMA, Bits, Record, count_pulls, digest, good_event, on_user_scale, plain_json
+from bestarm.record import (
+    EXIT_COLUMNS,
+    SCHEMA,
+    Bits,
+    Record,
+    count_pulls,
+    digest,
+    good_event,
+    on_user_scale,
+    plain_json,
+)
 from bestarm.rewards import Scale
-from bestarm.simulate import identify
+from bestarm.simulate import identify, on_unit_scale
 
 
 @dataclass(frozen=True)
@@ -66,17 +76,31 @@ def _check(record: Record) -> Iterator[str]:
     layout, scale = Problem.layout_from_dict(record.problem)
     method = METHODS[record.method]
     options = make(method.options, {**record.options, "delta": record.delta}, where="options")
+    options = on_unit_scale(options, scale)
     method.refuse(layout, options)
-    certificate = record.verdict.certificate
-    yield from _check_server(record, layout, scale, options)
-    if certificate.get("local") is None:
+    server = method.server(layout, options)
+    yield from _check_server(record, server, scale)
+    local = record.verdict.certificate.get("local")
+    if local is None:
+        if record.pulls is not None or record.good_event is not None:
+            yield "pulls and good_event are claimed, but the clients' part that would show them is missing"
         return
-    yield from _check_local(record, layout, options, certificate["local"])
+    if set(local) != set(layout.clients):
+        yield "the clients' part does not name the clients of the layout"
+        return
+    told = _told(record)
+    for name, part in local.items():
+        j = layout.group_of[name]
+        for failure in _check_client(part, server, j, told[j]):
+            yield f"client {name} {failure}"
+    if record.pulls != count_pulls(layout, local):
+        yield "pulls do not follow from the clients' part"
+    if record.good_event != _good_event(record, layout, options, local):
+        yield "good_event does not follow from the clients' part and the true means"
 
 
-def _check_server(record: Record, layout: Layout, scale: Scale, options: Any) -> Iterator[str]:
-    """Run a server machine on what the server was sent."""
-    server = METHODS[record.method].server(layout, options)
+def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
+    """Run a server machine on what the server was sent, and compare all that it concludes."""
     server.handle(Start())
     for event in record.verdict.certificate["server"]["events"]:
         match event:
@@ -110,66 +134,80 @@ def _check_server(record: Record, layout: Layout, scale: Scale, options: Any) ->
             yield f"{key} does not follow from what the server was sent"
 
 
-def _check_local(record: Record, layout: Layout, options: Any, local: Mapping[str, Any]) -> Iterator[str]:
-    """Check each client's eliminations, and its messages against what the server decoded."""
-    if set(local) != set(layout.clients):
-        yield "the clients' part does not name the clients of the layout"
-        return
-    told: dict[int, list[tuple[int, float]]] = {j: [] for j in range(len(layout.groups))}
-    rounds = record.verdict.certificate["server"]["rounds"]
-    for row in rounds:
+def _told(record: Record) -> dict[int, list[tuple[int, float]]]:
+    """What the server held of each group, round by round; a group that stood still is listed once."""
+    told: dict[int, list[tuple[int, float]]] = {j: [] for j in range(len(record.problem["groups"]))}
+    for row in record.verdict.certificate["server"]["rounds"]:
         for j, count, mean in zip(row["group"], row["count"], row["mean"], strict=True):
-            if (count, mean) not in told[j][-1:]:  # a client that is out of pulls stands with its last one
+            if (count, mean) not in told[j][-1:]:
                 told[j].append((count, mean))
-    for name, part in local.items():
-        j = layout.group_of[name]
-        r = radius(options.radius, len(layout.clients), layout.arm_counts[j], record.delta)
-        exits, sent = part["exits"], part["sent"]
-        gaps = np.asarray(exits["top_sum"]) - np.asarray(exits["sum"])
-        if not (gaps >= r.boundary(exits["epoch"], options.c)).all():
-            yield f"client {name} dropped an arm that was not far enough behind"
-        left = set(range(layout.arm_counts[j])) - set(exits["arm"])
-        if max([0, *exits["epoch"]]) > part["epoch"] or len(set(exits["arm"])) < len(exits["arm"]):
-            yield f"client {name} dropped an arm twice or after Phase I"
-        if not left or not set(exits["top"]) <= set(range(layout.arm_counts[j])):
-            yield f"client {name} dropped all its arms, or against one that it hasn't"
-        if not sent["count"]:
-            if part["arm"] is not None or part["count"] != 0:
-                yield f"client {name} says that it sent nothing, and that it found an arm"
-            continue
-        counts, means = np.asarray(sent["count"]), np.asarray(sent["sum"]) / np.asarray(sent["count"])
-        reported = record.verdict.certificate["server"]["arms"][j]
-        if part["arm"] not in left or reported not in (None, part["arm"]):
-            yield f"client {name}'s arm is not the one that it reported"
-        if counts[0] != part["epoch"] or part["count"] < counts[-1]:
-            yield f"client {name}'s counts don't fit together"
-        if options.quantiser:
-            bits = decide.precision(r.alpha(counts))
-            decoded = np.asarray(decide.bin_centre(decide.bin_index(means, bits), bits))
-            decoded[0] = means[0]
-        else:
-            decoded = means
-        if told[j] and not _same(told[j], counts, decoded):
-            yield f"client {name}'s sums are not what the server was told"
-        if rounds and not told[j] and means[0] + 2 * r.alpha(counts[0]) > rounds[0]["threshold"]:
-            yield f"client {name} withdrew, but was not beaten"
-    yield from _check_totals(record, layout, options, local)
+    return told
 
 
-def _same(told: list[tuple[int, float]], counts: Any, means: Any) -> bool:
-    """Whether the server's view is the client's, but for a last message that came after the end."""
+def _check_client(part: Any, server: Any, j: int, told: list[tuple[int, float]]) -> Iterator[str]:
+    """Check one client's eliminations, its counts, and its sums against what the server decoded."""
+    options, r, arms = server.options, server.radii[j], server.layout.arm_counts[j]
+    epoch, count, sent = part["epoch"], part["count"], part["sent"]
+    left = np.ones(arms, dtype=bool)
+    before = 0
+    for arm, at, total, top, top_total in zip(*(part["exits"][c] for c in EXIT_COLUMNS), strict=True):
+        fair = (
+            arm != top and left[arm] and left[top] and before <= at <= epoch and 0 <= total <= top_total <= at
+        )
+        if not fair or top_total - total < r.boundary(at, options.c):
+            yield f"dropped arm {arm} in epoch {at}, which was not far enough behind"
+        left[arm], before = False, at
+    if not sent["count"]:
+        if part["arm"] is not None or count != 0:
+            yield "says that it sent nothing, and that it found an arm"
+        return
+    counts, sums = np.asarray(sent["count"]), np.asarray(sent["sum"], dtype=np.float64)
+    periods = [decide.period(k, options.period, options.period_growth) for k in range(1, len(counts) + 1)]
+    if counts[0] != epoch or np.diff(counts).tolist() != periods[:-1]:
+        yield "sent counts that are not those of its rounds"
+    if not 0 <= count - counts[-1] < periods[-1]:
+        yield "made more pulls than a round has"
+    rises = np.diff(sums, prepend=0.0)
+    if not ((rises >= 0) & (rises <= np.diff(counts, prepend=0))).all():
+        yield "has sums that so many rewards can't have"
+    spent = sum(part["exits"]["epoch"]) + int(left.sum()) * epoch + count - epoch
+    if options.budget is not None and spent > options.budget:
+        yield "made more pulls than its budget"
+    report = server.reports[j]
+    if report is None:
+        bound = server.history[0]["threshold"] if server.history else np.inf
+        if not decide.beaten(sums[:1], np.ones(1, dtype=bool), epoch, r.alpha(epoch), bound):
+            yield "withdrew, but was not beaten"
+        return
+    yield from _check_report(part, report, left, r, options)
+    means = sums / counts
+    if options.quantiser:
+        bits = decide.precision(r.alpha(counts))
+        means[1:] = decide.bin_centre(decide.bin_index(means, bits), bits)[1:]
     mine = list(zip(counts.tolist(), means.tolist(), strict=True))
-    return told == mine[: len(told)]
+    if told != mine[: len(told)]:  # a last message may have come after the end
+        yield "has sums that are not what the server was told"
 
 
-def _check_totals(record: Record, layout: Layout, options: Any, local: Mapping[str, Any]) -> Iterator[str]:
-    pulls = count_pulls(layout, local)
-    if record.pulls != pulls:
-        yield "pulls do not follow from the clients' part"
-    if "rewards" in record.problem["groups"][0] and record.good_event is not None:
-        means = Problem.from_dict(record.problem).means
-        if record.good_event != good_event(layout, means, local, options.radius, record.delta):
-            yield "good_event does not follow from the clients' part and the true means"
+def _check_report(part: Any, report: Any, left: Any, r: Any, options: Any) -> Iterator[str]:
+    """A finished report must be finished, just then; an unfinished one must name the arms that were left."""
+    epoch = part["epoch"]
+    if part["arm"] != report.arm or not left[report.arm] or report.count != epoch:
+        yield "reported an arm or a count that is not its own"
+    least, over = least_count(r, options.c, options.epsilon), end_by_epsilon(r, options.epsilon)
+    done = bool(decide.finished(left, epoch, least=least, over=over))
+    if report.remaining is not None:
+        if done or list(report.remaining) != left.tolist():
+            yield "says that it was not finished, with other arms than were left"
+    elif not done or epoch not in (over, max([least if len(left) == 1 else 0, *part["exits"]["epoch"]])):
+        yield "says that it was finished, but its eliminations don't show it"
+
+
+def _good_event(record: Record, layout: Layout, options: Any, local: Mapping[str, Any]) -> bool | None:
+    if any(None in row for group in record.problem["groups"] for row in group.get("rewards", [[None]])):
+        return None  # nobody has written down what the true means are
+    means = Problem.from_dict(record.problem).means
+    return good_event(layout, means, local, options.radius, record.delta)
 
 
 def _replay(record: Record) -> Iterator[str]:

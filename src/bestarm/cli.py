@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import inspect
+import io
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +29,7 @@ from bestarm.protocol.verdict import REASONS
 from bestarm.record import Record
 from bestarm.rewards import Scale
 from bestarm.scenario import TEMPLATE, Scenario, load
-from bestarm.simulate import DEFAULT_METHOD, Interrupted, Progress, identify
+from bestarm.simulate import DEFAULT_METHOD, Interrupted, Progress, identify, prepare
 from bestarm.study import StudyInterrupted, StudyProgress, Trials
 from bestarm.study import study as run_study
 from bestarm.version import __version__
@@ -50,6 +53,9 @@ Json = Annotated[bool, typer.Option("--json", help="print one JSON object and no
 def main() -> None:
     """The `bestarm` command: runs it and turns errors into exit codes."""
     as_json = "--json" in sys.argv[1:]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that can't show a character shows "?"
+            stream.reconfigure(errors="replace")
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except InputError as error:
@@ -147,6 +153,12 @@ def run(
     chosen = {key: value for key, value in options.items() if value is not None}
     loaded = load(scenario)
     _warn_of_ties(loaded, {**loaded.options, **chosen})
+    for path in (save, plot):
+        _check_folder(path)
+    if plot is not None:
+        from bestarm.report import plots
+
+        plots.check_format(plot)
     code = OK
     try:
         with _progress(quiet=as_json) as watch:
@@ -162,12 +174,22 @@ def run(
     else:
         show(record)
     if plot is not None:
-        from bestarm.report import plots
-
         plots.save(plots.intervals(record), str(plot))
         if not as_json:
             out.print(f"picture: {escape(str(plot))}")
     return code
+
+
+def _check_folder(path: Path | None) -> None:
+    """InputError if a file can't be written there: said before the work, not after it."""
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(path.parent, os.W_OK) or path.is_dir():
+            raise PermissionError(errno.EACCES, "no file can be written there")
+    except OSError as error:
+        raise InputError(f"can't be written: {error.strerror}", where=str(path)) from None
 
 
 @app.command()
@@ -353,12 +375,13 @@ def show(record: Record) -> None:
     """Print a record for people."""
     verdict = record.verdict
     if verdict.status == "identified":
-        out.print(f"[bold green]{escape(verdict.arm or '')}[/] is the best arm.")
+        epsilon = record.options.get("epsilon") or 0.0
+        close = f", or at most {epsilon:g} worse" if epsilon else ""
+        out.print(f"[bold green]{escape(verdict.arm or '')}[/] is the best arm{close}.")
         if verdict.mean is not None and verdict.interval is not None:
             low, high = verdict.interval
             out.print(f"Its mean is about {verdict.mean:.4g}, between {low:.4g} and {high:.4g}.")
-        within = f" or within {record.options['epsilon']:g} of it" if record.options.get("epsilon") else ""
-        out.print(f"The best arm{within}: wrong with probability at most {record.delta:g}.")
+        out.print(f"This is wrong with probability at most {record.delta:g}.")
     else:
         out.print(f"[bold yellow]Undecided[/]: {REASONS[str(verdict.reason)]}.")
         names = [escape(name) for name in verdict.candidates]
@@ -402,19 +425,23 @@ def _show_groups(record: Record) -> None:
         mean, lower, upper = last[j]
         fate = f"out in round {fell[j]}" if j in fell else "stays"
         name = escape(record.problem["groups"][j]["name"])
-        table.add_row(name, f"{scale.user(mean):.4g}", _bar(mean, lower, upper), fate)
+        table.add_row(
+            name, f"{scale.user(mean):.4g}", _bar(mean, lower, upper, flip=scale.goal == "min"), fate
+        )
     out.print(table)
     if len(ranked) > MOST_ROWS:
         out.print(f"… and {len(ranked) - MOST_ROWS} more groups", style="dim")
 
 
-def _bar(mean: float, lower: float, upper: float, width: int = 36) -> str:
-    """An interval of [0, 1] drawn in a line of characters."""
+def _bar(mean: float, lower: float, upper: float, flip: bool, width: int = 36) -> str:
+    """An interval of [0, 1] drawn in a line of characters, from the least reward to the largest."""
 
     def place(x: float) -> int:
-        return round(min(max(x, 0.0), 1.0) * (width - 1))
+        x = min(max(x, 0.0), 1.0)
+        return round((1.0 - x if flip else x) * (width - 1))
 
-    first, at, last = place(lower), place(mean), place(upper)
+    first, last = sorted((place(lower), place(upper)))
+    at = place(mean)
     return "".join("●" if i == at else "━" if first <= i <= last else "·" for i in range(width))
 
 
@@ -461,13 +488,8 @@ def _warn_of_ties(scenario: Scenario, options: dict[str, Any]) -> list[str]:
 
 def _refusal(scenario: Scenario) -> str | None:
     """Why the scenario's own method would not run it."""
-    from bestarm.protocol.options import make
-    from bestarm.simulate import options_for
-
-    name = scenario.method or DEFAULT_METHOD
     try:
-        options = make(METHODS[name].options, options_for(name, scenario.options))
-        METHODS[name].refuse(scenario.problem.layout, options)
+        prepare(scenario, None, {})
     except InputError as error:
         return str(error)
     return None

@@ -32,6 +32,19 @@ class InputError(ValueError):
         return InputError(self.what, where=joined, expected=self.expected, fix=self.fix)
 
 
+def shorten(value: object) -> str:
+    """A value as a message shows it: its text, cut where it is long.
+
+    >>> shorten("x" * 100)
+    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..."
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number with thousands of digits
+        text = "a very long number"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint that names the known word closest to `word`, or lists all of them.
 

@@ -274,8 +274,9 @@ def fed_sel(
         found.sum.reshape(shape).copy(),
     )
     pulls1 = found.pulls.reshape(shape)
-    resolved = found.finished.reshape(shape)
+    finished = found.finished.reshape(shape)
     remaining = found.remaining.reshape(*shape, -1)
+    resolved = finished | (remaining.sum(axis=2) == 1)
     mean_of = np.take_along_axis(np.broadcast_to(arms.mean, remaining.shape), arm[..., None], axis=2)[..., 0]
 
     live = np.arange(trials)  # trials that go on
@@ -287,7 +288,7 @@ def fed_sel(
     outcome = np.zeros(trials, dtype=np.int64)
     winner = np.zeros(trials, dtype=np.int64)
     active = np.ones(shape, dtype=bool)
-    spent = ~resolved
+    spent = ~finished
     lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
     mean = sums / np.maximum(count, 1)
     k = 0
@@ -296,7 +297,7 @@ def fed_sel(
         alpha = r.alpha(np.maximum(count[live], 1))
         if k == 0:
             fresh = own
-            bits_up += report_bits(wire, count, ~resolved).sum(axis=1)
+            bits_up += report_bits(wire, count, ~finished).sum(axis=1)
         else:
             fresh = own & ~spent[live]
             period = decide.period(k, options.period, options.period_growth)

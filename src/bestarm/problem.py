@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from bestarm.errors import InputError
-from bestarm.rewards import UNIT, RewardModel, Scale, build
+import numpy as np
+
+from bestarm.errors import InputError, nearest, shorten
+from bestarm.rewards import UNIT, RewardModel, Scale, build, from_spec
 
 MAX_NAME = 200
+MAX_CLIENTS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,10 @@ class Problem:
         """
         if not isinstance(groups, Mapping):
             raise InputError(f"{groups!r} describes no groups", expected="{group: {arm: reward}}")
+        for what, by_name in (("clients", clients), ("bounds", bounds)):
+            for name in by_name if isinstance(by_name, Mapping) else ():
+                if name not in groups:
+                    raise InputError(f'there is no group "{name}"', where=what, fix=nearest(name, groups))
         if isinstance(clients, Mapping):
             counts: list[Any] = [clients.get(name, 1) for name in groups]
         elif isinstance(clients, Sequence):
@@ -165,6 +172,11 @@ class Problem:
     ) -> Problem:
         """0/1 rewards with these means: a list of lists (groups g1, g2, …, arms a1, a2, …) or a dict."""
         if not isinstance(means, Mapping):
+            means = means.tolist() if isinstance(means, np.ndarray) else means
+            if not isinstance(means, Sequence) or not all(isinstance(row, Sequence) for row in means):
+                raise InputError(
+                    f"{shorten(means)} describes no groups", expected="a list of lists of means, one a group"
+                )
             means = {
                 f"g{i}": {f"a{j}": m for j, m in enumerate(row, start=1)}
                 for i, row in enumerate(means, start=1)
@@ -275,7 +287,7 @@ def _models(group: str, specs: Sequence[Mapping[str, Any] | None]) -> tuple[Rewa
         raise InputError(
             "the rewards came from a user's function, which a record can't hold", where=f'group "{group}"'
         )
-    return tuple(build(spec) for spec in specs)
+    return tuple(from_spec(spec) for spec in specs if spec is not None)
 
 
 def _average(means: Sequence[float | None]) -> float | None:
@@ -288,9 +300,11 @@ def _average(means: Sequence[float | None]) -> float | None:
 def _client_names(group: str, count: Any) -> tuple[str, ...]:
     if isinstance(count, Sequence) and not isinstance(count, str):
         return tuple(count)
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_CLIENTS:
         raise InputError(
-            f"clients = {count!r}", where=f'group "{group}"', expected="a whole number of at least 1"
+            f"clients = {shorten(count)}",
+            where=f'group "{group}"',
+            expected=f"a whole number from 1 to {MAX_CLIENTS:,}",
         )
     return tuple(f"{group}-{i}" for i in range(1, count + 1))
 
@@ -299,10 +313,10 @@ def _check_bounds(pair: Any, where: str) -> None:
     numbers = (
         isinstance(pair, Sequence)
         and len(pair) == 2
-        and all(isinstance(x, int | float) and not isinstance(x, bool) for x in pair)
+        and all(isinstance(x, int | float) and not isinstance(x, bool) and abs(x) < 1e300 for x in pair)
     )
     if not numbers:
-        raise InputError(f"{pair!r} can't be used", where=where, expected="[low, high], two numbers")
+        raise InputError(f"{shorten(pair)} can't be used", where=where, expected="[low, high], two numbers")
     try:
         Scale(float(pair[0]), float(pair[1]))
     except InputError as error:

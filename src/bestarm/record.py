@@ -22,6 +22,7 @@ from bestarm.protocol.verdict import Verdict
 from bestarm.rewards import Scale
 
 SCHEMA = 1
+EXIT_COLUMNS = ("arm", "epoch", "sum", "top", "top_sum")
 INLINE_CLIENTS = 1000  # above this, the clients' part of the certificate goes to a side file
 
 
@@ -97,7 +98,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         if local is not None and len(local) > INLINE_CLIENTS:
             side = path.with_name(path.stem + ".local.json")
             _write(side, local)
-            plain["verdict"]["certificate"]["local"] = {"file": side.name}
+            plain["verdict"]["certificate"] |= {"local": None, "local_file": side.name}
         _write(path, plain)
         return path
 
@@ -107,10 +108,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         path = Path(path)
         plain = _read(path)
         try:
-            local = plain["verdict"]["certificate"].get("local")
-            if isinstance(local, Mapping) and set(local) == {"file"}:
-                side = path.with_name(Path(str(local["file"])).name)
-                plain["verdict"]["certificate"]["local"] = _read(side)
+            certificate = plain["verdict"]["certificate"]
+            if "local_file" in certificate:
+                side = path.with_name(Path(str(certificate.pop("local_file"))).name)
+                certificate["local"] = _read(side)
             return msgspec.convert(plain, Record)
         except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
             raise InputError(
@@ -177,10 +178,7 @@ def local_part(clients: Sequence[Any]) -> dict[str, Any]:
             "epoch": phase1.epoch,
             "arm": client.arm if client.sent else None,
             "count": client.count,
-            "exits": {
-                column: [getattr(e, column) for e in phase1.exits]
-                for column in ("arm", "epoch", "sum", "top", "top_sum")
-            },
+            "exits": {column: [getattr(e, column) for e in phase1.exits] for column in EXIT_COLUMNS},
             "sent": {"count": [n for n, _ in client.sent], "sum": [s for _, s in client.sent]},
         }
     return part

@@ -11,15 +11,18 @@ if scenario files may name it, and list an example in ``tests/test_rewards.py``.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from numbers import Real
 from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bestarm.errors import InputError
+from bestarm.errors import InputError, shorten
 
 Floats = NDArray[np.float64]
 CHUNK = 1 << 16
@@ -85,8 +88,8 @@ class Table:
     def __post_init__(self) -> None:
         if not self.values or len(self.values) != len(self.weights):
             raise InputError("a table needs as many weights as values, and at least one")
-        if not all(math.isfinite(w) and w >= 0 for w in self.weights) or not sum(self.weights) > 0:
-            raise InputError("a table's weights must be finite, not negative, and not all 0")
+        if not all(0 <= w <= 2.0**50 for w in self.weights) or not sum(self.weights) > 0:
+            raise InputError("a table's weights must be finite (at most 2^50), not negative, and not all 0")
         for value in self.values:
             if not 0.0 <= value <= 1.0:
                 raise InputError(f"reward {value} is outside the range", expected="rewards in [0, 1]")
@@ -137,8 +140,14 @@ class Recording:
         return len(self.values)
 
     def sums(self, rng: np.random.Generator, times: ArrayLike, start: int = 0) -> Floats:
-        ends = np.concatenate([[0.0], np.cumsum(self.values)])
-        return np.asarray(ends[start + np.asarray(times)] - ends[start])
+        # Summed anew each time: differences of running sums could leave [0, m] by rounding.
+        times = np.asarray(times, dtype=np.int64)
+        sums = [float(self._values[start : start + m].sum()) for m in times.ravel().tolist()]
+        return np.asarray(sums).reshape(times.shape)
+
+    @cached_property
+    def _values(self) -> Floats:
+        return np.asarray(self.values, dtype=np.float64)
 
     def spec(self) -> dict[str, Any]:
         return {"kind": "recording", "values": list(self.values)}
@@ -167,7 +176,8 @@ class Beta:
 
     def sums(self, rng: np.random.Generator, times: ArrayLike, start: int = 0) -> Floats:
         draw = _summed(times, lambda m: rng.beta(self.a, self.b, m))
-        return np.asarray(self.low * np.asarray(times) + (self.high - self.low) * draw)
+        total = self.low * np.asarray(times) + (self.high - self.low) * draw
+        return np.clip(total, 0.0, np.asarray(times, dtype=np.float64))  # rounding may pass the end
 
     def spec(self) -> dict[str, Any]:
         return {"kind": "beta", "a": self.a, "b": self.b, "low": self.low, "high": self.high}
@@ -176,6 +186,8 @@ class Beta:
 @dataclass(frozen=True)
 class Function:
     """A user's function: ``f(rng)`` gives one reward, or with ``batch=True`` ``f(rng, m)`` gives m of them.
+
+    `low` becomes 0 and `high` 1 (they may be the other way round); rewards must lie `within`.
 
     >>> coin = Function(lambda rng: rng.random() < 0.25, mean=0.25)
     >>> float(coin.sums(np.random.default_rng(1), 8))
@@ -188,6 +200,7 @@ class Function:
     batch: bool = False
     low: float = 0.0
     high: float = 1.0
+    within: tuple[float, float] | None = None
     limit: None = field(default=None, init=False, repr=False)
 
     def _draw(self, rng: np.random.Generator, m: int) -> Floats:
@@ -197,7 +210,7 @@ class Function:
             raise InputError(
                 f"a reward function gave {drawn.shape} rewards", expected=f"{m} numbers in a flat sequence"
             )
-        low, high = min(self.low, self.high), max(self.low, self.high)
+        low, high = self.within or sorted((self.low, self.high))
         wrong = ~((drawn >= low) & (drawn <= high))
         if wrong.any():
             raise InputError(
@@ -263,7 +276,7 @@ class Scale:
     def __post_init__(self) -> None:
         if self.goal not in ("max", "min"):
             raise InputError(f'goal = "{self.goal}" is unknown', expected='"max" or "min"')
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+        if not (self.low < self.high and math.isfinite(self.high - self.low)):
             raise InputError(f"bounds = [{self.low}, {self.high}]", expected="[low, high] with low < high")
 
     @property
@@ -289,9 +302,13 @@ UNIT = Scale()
 
 
 def _number(where: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InputError(f"{value!r} is not a finite number", where=where)
-    return float(value)
+    number = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):  # a whole number with hundreds of digits
+            number = float(value)
+    if not math.isfinite(number):
+        raise InputError(f"{shorten(value)} is not a finite number", where=where)
+    return number
 
 
 def _numbers(where: str, value: object) -> list[float]:
@@ -354,6 +371,20 @@ KINDS: dict[str, tuple[frozenset[str], frozenset[str], Builder]] = {
 }
 
 
+def from_spec(spec: Mapping[str, Any]) -> RewardModel:
+    """The model whose ``spec()`` this is, exactly; it is on [0, 1] already."""
+    match spec:
+        case {"kind": "bernoulli", "mean": mean}:
+            return Bernoulli(mean)
+        case {"kind": "table", "values": values, "weights": weights}:
+            return Table(tuple(values), tuple(weights))
+        case {"kind": "recording", "values": values}:
+            return Recording(tuple(values))
+        case {"kind": "beta", "a": a, "b": b, "low": low, "high": high}:
+            return Beta(a, b, low, high)
+    raise InputError(f"{shorten(spec)} describes no rewards")
+
+
 def build(arm: object, bounds: tuple[float, float] = (0.0, 1.0), scale: Scale | None = None) -> RewardModel:
     """The model that a mean, a table of keys, or a function describes, mapped to [0, 1].
 
@@ -370,16 +401,16 @@ def build(arm: object, bounds: tuple[float, float] = (0.0, 1.0), scale: Scale | 
             raise InputError("a reward model of one's own pays in [0, 1]", fix="Leave out bounds and goal")
         return cast(RewardModel, arm)
     if callable(arm):
-        return Function(arm, low=scale.ends[0], high=scale.ends[1])
+        return Function(arm, low=scale.ends[0], high=scale.ends[1], within=bounds)
     if not isinstance(arm, Mapping):
-        if isinstance(arm, bool) or not isinstance(arm, int | float):
+        if isinstance(arm, bool) or not isinstance(arm, Real):
             raise InputError(
-                f"{arm!r} describes no arm", expected='a mean, or a table such as { kind = "beta", … }'
+                f"{shorten(arm)} describes no arm", expected='a mean, or a table such as { kind = "beta", … }'
             )
         arm = {"kind": "bernoulli", "mean": arm}
     kind = arm.get("kind", "bernoulli")
-    if kind not in KINDS:
-        raise InputError(f"kind = {kind!r} is unknown", expected=" or ".join(f'"{k}"' for k in KINDS))
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InputError(f"kind = {shorten(kind)} is unknown", expected=" or ".join(f'"{k}"' for k in KINDS))
     needed, optional, builder = KINDS[kind]
     for key in needed - arm.keys():
         raise InputError(f'key "{key}" is missing', expected=f"{', '.join(sorted(needed))} for a {kind} arm")

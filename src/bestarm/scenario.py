@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bestarm.errors import InputError, nearest
+from bestarm.errors import InputError, nearest, shorten
 from bestarm.problem import Group, Layout, Problem
 from bestarm.protocol import METHODS
 from bestarm.protocol.options import make
@@ -63,14 +63,14 @@ def load(path: str | Path) -> Scenario:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8"))
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise InputError(f"can't be read: {error.strerror}", fix="Check the path") from None
     except UnicodeDecodeError as error:
         raise InputError(
             f"this is not a text file (byte {error.start})", expected="a TOML file in UTF-8"
         ) from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # not only TOMLDecodeError: a number may have too many digits
         raise InputError(
             f"this is not TOML: {error}", fix='"bestarm new" writes a scenario to start from'
         ) from None
@@ -83,28 +83,23 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
     for key in keys:
         if key not in known and key not in RUN_KEYS and key not in TABLES:
             hint = nearest(key, [*known, *RUN_KEYS, *TABLES])
-            raise InputError(f'key "{key}" = {_short(keys[key])} is unknown', fix=hint)
+            raise InputError(f'key "{key}" = {shorten(keys[key])} is unknown', fix=hint)
     method = keys.get("method")
-    if method is not None and method not in METHODS:
-        raise InputError(f"method = {_short(method)} is unknown", fix=nearest(str(method), METHODS))
+    if method is not None and (not isinstance(method, str) or method not in METHODS):
+        raise InputError(f"method = {shorten(method)} is unknown", fix=nearest(str(method), METHODS))
     seed = keys.get("seed")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise InputError(f"seed = {_short(seed)}", expected="a whole number of at least 0")
+        raise InputError(f"seed = {shorten(seed)}", expected="a whole number of at least 0")
     options = {key: value for key, value in keys.items() if key in known}
     for name, own in by_method.items():
         make(METHODS[name].options, {key: value for key, value in options.items() if key in own})
     family = keys.get("family")
-    if family is not None and family not in FAMILIES:
-        raise InputError(f"family = {_short(family)} is unknown", fix=nearest(str(family), FAMILIES))
+    if family is not None and (not isinstance(family, str) or family not in FAMILIES):
+        raise InputError(f"family = {shorten(family)} is unknown", fix=nearest(str(family), FAMILIES))
     if "sigma" in keys and family is None:
-        raise InputError(f"sigma = {_short(keys['sigma'])} belongs to a family", fix='Add family = "paper"')
+        raise InputError(f"sigma = {shorten(keys['sigma'])} belongs to a family", fix='Add family = "paper"')
     made = FAMILIES[family] if family else None
     return Scenario(_problem(keys, folder), method, seed, options, family=made)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _problem(keys: Mapping[str, Any], folder: Path) -> Problem:
@@ -114,7 +109,7 @@ def _problem(keys: Mapping[str, Any], folder: Path) -> Problem:
         if "group" in keys or "data" in keys:
             raise InputError("family, [[group]] and [data] each describe a problem", expected="one of them")
         if goal != "max":
-            raise InputError(f"goal = {_short(goal)}", expected='"max" for a family')
+            raise InputError(f"goal = {shorten(goal)}", expected='"max" for a family')
         return FAMILIES[keys["family"]](*[keys["sigma"]] if "sigma" in keys else [])
     groups = _tables(keys.get("group", []), "[[group]]")
     seen: set[str] = set()
@@ -123,7 +118,9 @@ def _problem(keys: Mapping[str, Any], folder: Path) -> Problem:
     if "data" in keys:
         data = keys["data"]
         if not isinstance(data, Mapping):
-            raise InputError(f"data = {_short(data)} is not a table", expected="[data] with keys such as csv")
+            raise InputError(
+                f"data = {shorten(data)} is not a table", expected="[data] with keys such as csv"
+            )
         for table in groups:
             if "arms" in table or "bounds" in table:
                 raise InputError(
@@ -151,7 +148,7 @@ def _problem(keys: Mapping[str, Any], folder: Path) -> Problem:
 def _tables(value: Any, name: str) -> list[Mapping[str, Any]]:
     if not isinstance(value, Sequence) or not all(isinstance(table, Mapping) for table in value):
         raise InputError(
-            f"{name} = {_short(value)} is not a list of tables", fix=f"Write {name} above its keys"
+            f"{name} = {shorten(value)} is not a list of tables", fix=f"Write {name} above its keys"
         )
     return list(value)
 
@@ -161,19 +158,19 @@ def _check_group(table: Mapping[str, Any], number: int, seen: set[str]) -> None:
     if "name" not in table:
         raise InputError('key "name" is missing', where=where, expected="a name for each group")
     name = table["name"]
-    where = f"[[group]] {_short(name)}"
+    where = f"[[group]] {shorten(name)}"
     for key in table:
         if key not in GROUP_KEYS:
             raise InputError(
-                f'key "{key}" = {_short(table[key])} is unknown', where=where, fix=nearest(key, GROUP_KEYS)
+                f'key "{key}" = {shorten(table[key])} is unknown', where=where, fix=nearest(key, GROUP_KEYS)
             )
     if not isinstance(name, str):
-        raise InputError(f"name = {_short(name)}", where=where, expected="text")
+        raise InputError(f"name = {shorten(name)}", where=where, expected="text")
     if name in seen:
         raise InputError(f'name "{name}" is used twice', where=where, expected="each group once")
     seen.add(name)
     if "arms" in table and not isinstance(table["arms"], Mapping):
-        raise InputError(f"arms = {_short(table['arms'])}", where=where, expected="arms = { name = mean }")
+        raise InputError(f"arms = {shorten(table['arms'])}", where=where, expected="arms = { name = mean }")
 
 
 def problem_from_csv(path: str, data: Mapping[str, Any]) -> Problem:
@@ -192,11 +189,11 @@ def _data_problem(data: Mapping[str, Any], folder: Path, goal: str, counts: Mapp
     for key in data:
         if key not in DATA_KEYS:
             raise InputError(
-                f'key "{key}" = {_short(data[key])} is unknown', where="[data]", fix=nearest(key, DATA_KEYS)
+                f'key "{key}" = {shorten(data[key])} is unknown', where="[data]", fix=nearest(key, DATA_KEYS)
             )
     for key in ("csv", "group", "arm"):
         if not isinstance(data.get(key), str):
-            what = f'key "{key}" is missing' if key not in data else f"{key} = {_short(data[key])}"
+            what = f'key "{key}" is missing' if key not in data else f"{key} = {shorten(data[key])}"
             expected = "the path of a CSV file" if key == "csv" else "the name of a column"
             raise InputError(what, where="[data]", expected=expected)
     _check_columns_given(data)
@@ -218,13 +215,13 @@ def _check_columns_given(data: Mapping[str, Any]) -> None:
         raise InputError("count goes with reward; trials is the count of successes", where="[data]")
     for key in ("client", "reward", "count", "successes", "trials"):
         if key in data and not isinstance(data[key], str):
-            raise InputError(f"{key} = {_short(data[key])}", where="[data]", expected="the name of a column")
+            raise InputError(f"{key} = {shorten(data[key])}", where="[data]", expected="the name of a column")
     if "client" in data and "clients" in data:
         raise InputError("client names a column, clients a number", where="[data]", expected="one of the two")
     if not isinstance(data.get("where", {}), Mapping):
-        raise InputError(f"where = {_short(data['where'])}", where="[data]", expected="{ column = value }")
+        raise InputError(f"where = {shorten(data['where'])}", where="[data]", expected="{ column = value }")
     if not isinstance(data.get("replace", True), bool):
-        raise InputError(f"replace = {_short(data['replace'])}", where="[data]", expected="true or false")
+        raise InputError(f"replace = {shorten(data['replace'])}", where="[data]", expected="true or false")
     if data.get("replace", True) is False and ("count" in data or by_trials):
         raise InputError(
             "replace = false plays single rewards in their order",
@@ -234,7 +231,7 @@ def _check_columns_given(data: Mapping[str, Any]) -> None:
     least = data.get("min_count", 1)
     if isinstance(least, bool) or not isinstance(least, int) or least < 1:
         raise InputError(
-            f"min_count = {_short(least)}", where="[data]", expected="a whole number of at least 1"
+            f"min_count = {shorten(least)}", where="[data]", expected="a whole number of at least 1"
         )
 
 
@@ -246,7 +243,7 @@ class _Data:
         bounds = data.get("bounds", (0.0, 1.0))
         if not isinstance(bounds, Sequence) or len(bounds) != 2 or not all(_is_number(b) for b in bounds):
             raise InputError(
-                f"bounds = {_short(bounds)}", where="[data]", expected="[low, high], two numbers"
+                f"bounds = {shorten(bounds)}", where="[data]", expected="[low, high], two numbers"
             )
         try:
             self.scale = Scale(float(bounds[0]), float(bounds[1]), goal)
@@ -324,13 +321,11 @@ class _Data:
                     where=f"{self.where}, line {row.line}",
                     fix="Declare bounds = [low, high] that hold every reward",
                 )
-            weight = self._number(row, "count") if "count" in self.data else 1.0
-            if weight < 0:
-                raise InputError(f"a count of {weight:g}", where=f"{self.where}, line {row.line}")
+            weight = self._count(row, "count") if "count" in self.data else 1.0
             values.append((self.scale.unit(reward), weight))
         else:
-            good, trials = self._number(row, "successes"), self._number(row, "trials")
-            if not 0 <= good <= trials:
+            good, trials = self._count(row, "successes"), self._count(row, "trials")
+            if good > trials:
                 raise InputError(
                     f"{good:g} successes of {trials:g} trials", where=f"{self.where}, line {row.line}"
                 )
@@ -346,14 +341,24 @@ class _Data:
     def _number(self, row: _Row, key: str) -> float:
         text = row.cells[self.data[key]].strip()
         try:
-            value = float(text)
+            value = math.nan if "_" in text else float(text)
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
             raise InputError(
-                f'column "{self.data[key]}" holds {_short(text)}',
+                f'column "{self.data[key]}" holds {shorten(text)}',
                 where=f"{self.where}, line {row.line}",
                 expected="a finite number",
+            )
+        return value
+
+    def _count(self, row: _Row, key: str) -> float:
+        value = self._number(row, key)
+        if not (0 <= value <= 2**50 and value.is_integer()):
+            raise InputError(
+                f'column "{self.data[key]}" holds a count of {value:g}',
+                where=f"{self.where}, line {row.line}",
+                expected="a whole number of at least 0",
             )
         return value
 

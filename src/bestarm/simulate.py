@@ -6,6 +6,7 @@ It draws rewards, moves payloads without delay, and decides nothing.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import heapq
 import secrets
 import signal
@@ -23,7 +24,7 @@ from bestarm.protocol import METHODS
 from bestarm.protocol.machine import ALL, Action, PatienceOver, Pull, Pulled, Received, Send, Start, Stop
 from bestarm.protocol.options import make
 from bestarm.record import Record, conclude
-from bestarm.rewards import stream
+from bestarm.rewards import Scale, stream
 from bestarm.scenario import Scenario
 from bestarm.version import __version__
 
@@ -94,10 +95,20 @@ def prepare(
         method = method or problem.method or DEFAULT_METHOD
         keys = {**options_for(method, problem.options), **keys}
         problem = problem.problem
+    if not isinstance(problem, Problem):
+        raise InputError(
+            f"a {type(problem).__name__} is no problem",
+            expected="a Problem (Problem.bernoulli(…)) or a Scenario",
+        )
     method = method or DEFAULT_METHOD
     options = make(_method(method).options, keys, where=f"method {method}")
-    _method(method).refuse(problem.layout, options)
+    _method(method).refuse(problem.layout, on_unit_scale(options, problem.scale))
     return problem, method, options
+
+
+def on_unit_scale(options: Any, scale: Scale) -> Any:
+    """A method's options with those that are in units of the rewards brought to [0, 1]."""
+    return dataclasses.replace(options, epsilon=options.epsilon / (scale.high - scale.low))
 
 
 def check_seed(seed: int | None) -> int:
@@ -110,8 +121,8 @@ def check_seed(seed: int | None) -> int:
 
 
 def _method(name: str) -> Any:
-    if name not in METHODS:
-        raise InputError(f'method "{name}" is unknown', fix=nearest(name, METHODS))
+    if not isinstance(name, str) or name not in METHODS:
+        raise InputError(f'method "{name}" is unknown', fix=nearest(str(name), METHODS))
     return METHODS[name]
 
 
@@ -216,9 +227,9 @@ class Run:
         self.problem, self.method, self.options, self.seed = problem, method, options, seed
         self.watch = watch
         self.interrupted: Callable[[], bool] = lambda: False
-        layout = problem.layout
-        self.server = METHODS[method].server(layout, options)
-        self.clients = [METHODS[method].client(layout, name, options) for name in layout.clients]
+        layout, unit = problem.layout, on_unit_scale(options, problem.scale)
+        self.server = METHODS[method].server(layout, unit)
+        self.clients = [METHODS[method].client(layout, name, unit) for name in layout.clients]
         self.index = {name: i for i, name in enumerate(layout.clients)}
         self.source = source
         self.pulls: list[Pull | None] = [None] * len(self.clients)  # outstanding
@@ -255,7 +266,9 @@ class Run:
                 reported = sum(client.state not in ("new", "exploring") for client in self.clients)
                 self.watch(Progress(self.total, reported, len(self.clients), self.server.rounds))
         if self.server.state != "done":  # nobody has anything left to do, and a report is missing
-            self._server(self.server.handle(PatienceOver(self.server.round)))
+            out_of_pulls = any(client.spent for client in self.clients)
+            last = Stop("budget") if out_of_pulls else PatienceOver(self.server.round)
+            self._server(self.server.handle(last))
             self._pump()
 
     def stop(self, reason: str) -> None:

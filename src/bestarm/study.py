@@ -32,7 +32,7 @@ from bestarm.protocol import METHODS
 from bestarm.record import Record
 from bestarm.rewards import stream
 from bestarm.scenario import Scenario
-from bestarm.simulate import Drawn, Run, Scripted, check_seed, prepare
+from bestarm.simulate import Drawn, Run, Scripted, check_seed, on_unit_scale, prepare
 from bestarm.theory import limit
 from bestarm.version import __version__
 
@@ -63,6 +63,11 @@ class Cell:
         return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
 
     @property
+    def unit(self) -> Any:
+        """The options as the machines take them."""
+        return on_unit_scale(self.options, self.problem.scale)
+
+    @property
     def kernel(self) -> Any:
         kernel, can = KERNELS.get(self.method, (None, lambda *_: False))
         return kernel if can(self.problem, self.options) else None
@@ -79,7 +84,7 @@ class Cell:
 def run_block(cell: Cell, seed: int, block: int, size: int) -> Columns:
     """The columns of one block of trials. Pure: the same arguments give the same numbers anywhere."""
     if cell.kernel:
-        columns, _ = cell.kernel(cell.problem, cell.options, _stream(cell, seed, block), size)
+        columns, _ = cell.kernel(cell.problem, cell.unit, _stream(cell, seed, block), size)
     else:
         rows = [_row(_by_machines(cell, _trial_seed(cell, seed, block, i))) for i in range(size)]
         columns = {name: _array(name, [row[name] for row in rows]) for name in COLUMNS if name != "correct"}
@@ -129,7 +134,7 @@ def _correct(cell: Cell, arms: NDArray[Any]) -> NDArray[Any]:
     }
     if any(mean is None for mean in means.values()):
         return np.full(len(arms), None, dtype=object)
-    least = max(mean for mean in means.values() if mean is not None) - getattr(cell.options, "epsilon", 0.0)
+    least = max(mean for mean in means.values() if mean is not None) - cell.unit.epsilon
     right = {name for name, mean in means.items() if mean is not None and mean >= least}
     return np.array([arm in right for arm in arms], dtype=object)
 

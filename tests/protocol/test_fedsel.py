@@ -15,7 +15,7 @@ from bestarm.errors import InputError
 from bestarm.problem import Group, Layout, Problem
 from bestarm.protocol.fedsel import SERVER, Client, Options, Server
 from bestarm.protocol.machine import IllegalEvent, PatienceOver, Pull, Pulled, Received, Send, Start, Stop
-from bestarm.protocol.messages import Report, Wire
+from bestarm.protocol.messages import Bound, Report, Wire
 from protocol.transcription import algorithm_2
 
 
@@ -53,18 +53,12 @@ def test_with_the_defaults_it_is_algorithm_2_on_every_path(seed, period, binary)
     rng = np.random.default_rng(seed)
     clients = int(rng.integers(1, 4))
     rewards = []
-    for _ in range(clients):
-        means = rng.choice([0.05, 0.35, 0.65, 0.95], size=int(rng.integers(2, 4)), replace=False)
+    tops = rng.permutation([0.95, 0.65, 0.35])[:clients]  # no two clients have the same best mean
+    for top in tops:
+        means = rng.permutation([top, *rng.choice([0.02, 0.1, 0.15], int(rng.integers(1, 3)), replace=False)])
         noise = rng.random((60_000, len(means)))
         rewards.append((noise < means).astype(float) if binary else np.round(64 * (means + noise) / 2) / 64)
-    if clients > 1:  # a tie between clients would never end
-        best = [r.mean(axis=0).max() for r in rewards]
-        if min(abs(a - b) for i, a in enumerate(best) for b in best[:i]) < 0.1:
-            return
-    try:
-        expected = algorithm_2(rewards, delta=0.2, c=4.0, period=period)
-    except AssertionError:
-        return  # streams too short
+    expected = algorithm_2(rewards, delta=0.2, c=4.0, period=period)
     record = ba.identify(on_streams(rewards, binary), "fed-sel", delta=0.2, c=4.0, period=period, seed=0)
     assert record.verdict.arm == f"g{expected.client}/a{expected.arm}"
     assert record.rounds == expected.rounds
@@ -93,7 +87,7 @@ def test_bits_are_those_of_the_encoding():
     assert record.bits.down == (record.rounds - 1) * (1 + 3) + (1 + 1 + 2 + 2)
 
 
-def test_no_threshold_and_no_lost_arm_reaches_the_server():
+def test_what_is_public_holds_no_seed_no_true_mean_and_no_lost_arm():
     record = ba.identify(Problem.paper_instance(1), "fed-sel", delta=0.1, seed=1)
     public = record.public().to_dict()
     assert public["seed"] is None
@@ -233,6 +227,84 @@ def test_the_same_seed_gives_the_same_record_and_another_one_does_not():
 def test_a_drawn_seed_is_in_the_record_and_replays():
     record = ba.identify(Problem.bernoulli([[0.9, 0.1], [0.5, 0.2]]), "fed-sel")
     assert ba.verify(record, replay=True)
+
+
+def test_epsilon_is_in_units_of_the_rewards():
+    """On a scale of 0 to 100, ε = 30 must act as ε = 0.3 on [0, 1], and ε = 0.3 as next to nothing."""
+    wide = Problem.from_rewards({"x": {"a": 49.0}, "y": {"b": 50.0}}, bounds=(0.0, 100.0))
+    narrow = Problem.bernoulli({"x": {"a": 0.49}, "y": {"b": 0.50}})
+    same = ba.identify(narrow, "fed-sel", seed=1, epsilon=0.3)
+    coarse = ba.identify(wide, "fed-sel", seed=1, epsilon=30.0)
+    fine = ba.identify(wide, "fed-sel", seed=1, epsilon=0.3, max_rounds=3)
+    assert coarse.pulls.total == same.pulls.total
+    assert coarse.options["epsilon"] == 30.0
+    assert fine.verdict.reason == "rounds"
+    assert ba.verify(coarse, replay=True)
+    with pytest.raises(InputError, match="as wide as the range"):
+        ba.identify(wide, "fed-sel", epsilon=100)
+
+
+def test_a_group_that_ran_out_of_data_does_not_keep_the_others_going_for_ever():
+    """Its interval stands still; once the others lie inside it, nothing can ever be decided."""
+    rng = np.random.default_rng(1)
+    coins = {"a": rng.random(300) < 0.7, "b": rng.random(300) < 0.2}
+    rows = {
+        name: {"kind": "recording", "values": tossed.astype(float).tolist()} for name, tossed in coins.items()
+    }
+    for best, epsilon in ((0.7, 0.0), (0.8, 0.0), (0.7, 0.05)):
+        problem = Problem.from_rewards({"site": rows, "lab": {"c": best, "d": 0.1}})
+        record = ba.identify(problem, "fed-sel", seed=1, epsilon=epsilon, radius="sharp")
+        assert record.verdict.reason == "budget"
+        assert {"site/a", "lab/c"} <= set(record.verdict.candidates)
+        assert ba.verify(record, replay=True)
+
+
+def test_a_beaten_client_withdraws_at_the_first_epoch_that_allows_it():
+    """Batches must not run past the epoch at which the pull-by-pull client would withdraw."""
+    rng = np.random.default_rng(3)
+    ends = np.concatenate([np.zeros((1, 2)), np.cumsum(rng.random((9000, 2)) < 0.3, axis=0)])
+    layout = Layout((Group("g1", ("a", "b"), ("c1",)), Group("g2", ("a", "b"), ("c2",))))
+    alpha = radius("paper", 2, 2, 0.1).alpha
+    t = np.arange(100, 9000)
+    expected = int(t[np.argmax(ends[t].max(axis=1) / t + 2 * alpha(t) <= 0.5)])
+    client = Client(layout, "c1", Options(delta=0.1, early_stop=True))
+    (pull,) = client.handle(Start())
+    bound, _ = Bound(0.5).encode(client.wire)
+    told = False
+    while client.state == "exploring":
+        t0 = client.phase1.epoch
+        times = pull.times if told else min(pull.times, 100 - t0)
+        actions = client.handle(Pulled(tuple(ends[t0 + times] - ends[t0]), times))
+        if not told and client.phase1.epoch == 100:
+            told, _ = True, client.handle(Received(SERVER, bound))
+            actions = [client._pull(client.phase1.arms, client._until_beaten())]
+        pull = next((a for a in actions if isinstance(a, Pull) and a.arms), pull)
+    assert client.phase1.epoch == expected
+
+
+def test_a_single_arm_that_is_alone_is_identified_even_if_its_budget_ended_early():
+    record = ba.identify(Problem.bernoulli([[0.99], [0.01]]), "fed-sel", delta=0.1, seed=1, budget=1000)
+    assert record.verdict.arm == "g1/a1"
+    assert ba.verify(record, replay=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delta": 1e-100, "max_rounds": 2},
+        {"c": 2.0, "period": 2**40},
+        {"period_growth": 1e5, "max_rounds": 50},
+        {"epsilon": 0.9},
+        {"budget": 2},
+        {"max_rounds": 1},
+    ],
+)
+def test_extreme_options_end_in_a_sound_record(options):
+    record = ba.identify(
+        Problem.bernoulli([[0.8, 0.1], [0.8, 0.3]]), "fed-sel", **{"seed": 1, "delta": 0.1, **options}
+    )
+    assert ba.verify(record, replay=True).failures == ()
+    assert record.verdict.reason in (None, "rounds", "budget")
 
 
 LAYOUT = Layout((Group("g1", ("a", "b"), ("c1",)), Group("g2", ("a",), ("c2",))))

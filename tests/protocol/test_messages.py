@@ -99,7 +99,7 @@ def test_any_bytes_are_a_downlink_in_its_one_encoding_or_malformed(wire, data):
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_downlinks_come_back(wire):
-    messages = [Onward((True, False, True)), Final(2, 4), Final(1, 0), Final(None, None)]
+    messages = [Onward.of((True, False, True)), Final(2, 4), Final(1, 0), Final(None, None)]
     if wire.early_stop:
         messages.append(Bound(-0.25))
     for message in messages:

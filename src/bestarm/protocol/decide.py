@@ -158,11 +158,24 @@ def close_round(
     if epsilon > 0:
         within = within | (shortfall(lower, upper, stay) <= epsilon / 2.0)
     found = within & np.take_along_axis(resolved, first[..., None], axis=-1)[..., 0]
-    stuck = (many == 1) | ~(stay & ~spent).any(axis=-1)
+    stuck = (many == 1) | ~(stay & ~spent).any(axis=-1) | _hopeless(lower, upper, stay, spent, epsilon)
     torn = (active & (lower > upper)).any(axis=-1) | (many == 0)
     codes = [CONTRADICTION, IDENTIFIED, BUDGET, ROUNDS]
     outcome = np.select([torn, found, stuck, np.full(torn.shape, last_round)], codes, GO_ON)
     return stay, np.asarray(outcome, dtype=np.int64), first
+
+
+def _hopeless(lower: Floats, upper: Floats, active: Mask, spent: Mask, epsilon: float) -> Mask:
+    """Whether a group that makes no more pulls will stay for ever beside one that goes on.
+
+    On the good event an interval always holds its mean. So if a spent group reaches above all that go on,
+    none of them can ever beat it; and if one that goes on lies above the spent ones' lower bounds, they
+    can't beat that one either. (With ε > 0: not even by ε/2.)
+    """
+    idle, busy = active & spent, active & ~spent
+    reach = np.max(np.where(idle, upper, -np.inf), axis=-1) - epsilon / 2.0
+    above = threshold(lower, busy) > threshold(lower, idle) + epsilon / 2.0
+    return np.asarray(idle.any(axis=-1) & above & (reach >= np.max(np.where(busy, upper, -np.inf), axis=-1)))
 
 
 def beaten(sums: Floats, active: Mask, count: ArrayLike, alpha: ArrayLike, bound: ArrayLike) -> Mask:

@@ -11,6 +11,7 @@ Rounds count the Phase I reports: R = k*+1, and an active client makes H(R−1) 
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -62,10 +63,10 @@ class Options:
     """Options of `fed-sel`; the defaults are the paper's."""
 
     delta: float = option(
-        0.05, "failure probability", number(above=0.0, below=1.0), "a number in (0, 1), ends excluded"
+        0.05, "failure probability", number(1e-100, below=1.0), "a number in (0, 1), ends excluded"
     )
     epsilon: float = option(
-        0.0, "how far from the best the answer may be", number(0.0, below=1.0), "a number in [0, 1)"
+        0.0, "how far from the best the answer may be, in units of the rewards", number(0.0), "at least 0"
     )
     byzantine: int = option(0, "liars in each group", whole(0), "a whole number of at least 0")
     budget: int | None = option(
@@ -74,9 +75,16 @@ class Options:
     max_rounds: int | None = option(
         None, "rounds that the run may take", whole(1, optional=True), "a whole number of at least 1"
     )
-    c: float = option(8.0, "β = cα: how far behind an arm falls in Phase I", number(2.0), "at least 2")
-    period: int = option(100, "H: pulls between two rounds", whole(1), "a whole number of at least 1")
-    period_growth: float = option(1.0, "factor by which H grows each round", number(1.0), "at least 1")
+    c: float = option(
+        8.0,
+        "β = cα: how far behind an arm falls in Phase I",
+        number(2.0, below=1e6),
+        "at least 2, below a million",
+    )
+    period: int = option(100, "H: pulls between two rounds", whole(1, 2**40), "a whole number from 1 to 2^40")
+    period_growth: float = option(
+        1.0, "factor by which H grows each round", number(1.0, below=1e6), "at least 1, below a million"
+    )
     quantiser: bool = option(True, "send bins instead of exact means", switch, "true or false")
     radius: str = option("paper", "confidence radius", choice(*RADII), " or ".join(f'"{r}"' for r in RADII))
     intersect: bool = option(False, "keep the running intersection of intervals", switch, "true or false")
@@ -97,6 +105,10 @@ def refuse(layout: Layout, options: Options) -> None:
                 f'of group "{group.name}"',
                 expected=f"at least {max(layout.arm_counts)}",
             )
+    if options.epsilon >= 1.0:
+        raise InputError(
+            "epsilon is as wide as the range of the rewards: every arm is that close to the best"
+        )
     if options.byzantine:
         raise InputError(
             f"byzantine = {options.byzantine}, but fed-sel trusts every client",
@@ -152,6 +164,7 @@ class Client:
         self.count = 0
         self.sum = 0.0
         self.target = 0
+        self.asked = Pull((), 0)
         self.bound = -np.inf
         self.spent = False
         self.sent: list[tuple[int, float]] = []  # (count, sum) behind each message
@@ -184,7 +197,7 @@ class Client:
         return []
 
     def _pulled(self, sums: tuple[float, ...], times: int) -> list[Action]:
-        arms, most = self._outstanding()
+        arms, most = self.asked.arms, self.asked.times
         if len(sums) != len(arms) or not 0 < times <= most:
             raise IllegalEvent(f"{self.name} asked for {most} pulls of {len(arms)} arms")
         if not all(0.0 <= s <= times for s in sums):
@@ -195,30 +208,35 @@ class Client:
         self.sum += sums[0]
         self.count += times
         if self.count < self.target:
-            return [Pull((self.arm,), self.target - self.count)]
+            return [self._pull((self.arm,), self.target - self.count)]
         self.state = "reported"
         return self._refine()
 
-    def _outstanding(self) -> tuple[tuple[int, ...], int]:
-        if self.state == "exploring":
-            return self.phase1.arms, self.phase1.batch()
-        return (self.arm,), self.target - self.count
+    def _pull(self, arms: tuple[int, ...], times: int) -> Pull:
+        self.asked = Pull(arms, times)
+        return self.asked
 
     def _explore(self) -> list[Action]:
         if self.phase1.finished:
             return self._report(unfinished=False)
         if self._beaten():
             return self._withdraw()
-        epochs = self.phase1.batch()
+        epochs = min(self.phase1.batch(), self._until_beaten())
         if epochs == 0:
             return self._report(unfinished=True)
-        return [Pull(self.phase1.arms, epochs)]
+        return [self._pull(self.phase1.arms, epochs)]
 
-    def _beaten(self) -> bool:
-        p = self.phase1
-        return bool(
-            p.epoch > 0 and decide.beaten(p.sums, p.active, p.epoch, self.radius.alpha(p.epoch), self.bound)
-        )
+    def _beaten(self, later: int = 0) -> bool:
+        """Whether the server's bound beats every arm, now or after `later` epochs that pay nothing."""
+        p, t = self.phase1, self.phase1.epoch + later
+        return bool(t > 0 and decide.beaten(p.sums, p.active, t, self.radius.alpha(t), self.bound))
+
+    def _until_beaten(self) -> int:
+        """The fewest epochs after which the bound can beat every arm: sums never fall, so none sooner."""
+        most = self.phase1.batch()
+        if most == 0 or not self._beaten(most):
+            return most
+        return bisect.bisect_left(range(1, most + 1), True, key=self._beaten) + 1
 
     def _withdraw(self) -> list[Action]:
         self.state = "done"
@@ -279,9 +297,9 @@ class Client:
             case Bound(value) if self.state == "exploring":
                 self.bound = max(self.bound, value)
                 return self._withdraw() if self._beaten() else []
-            case Onward(active) if self.state == "reported":
+            case Onward() if self.state == "reported":
                 self.round += 1
-                if not active[self.group]:
+                if not message.is_active(self.group):
                     self.state = "done"
                     return []
                 if self.spent:
@@ -298,7 +316,7 @@ class Client:
             return self._exhausted()
         self.state = "sampling"
         self.target = self.count + pulls
-        return [Pull((self.arm,), pulls)]
+        return [self._pull((self.arm,), pulls)]
 
 
 class Server:
@@ -397,7 +415,7 @@ class Server:
             return []
         self.reports[j] = message
         self.count[j], self.mean[j] = message.count, message.mean
-        self.resolved[j] = message.remaining is None
+        self.resolved[j] = message.remaining is None or sum(message.remaining) == 1
         self.spent[j] = message.remaining is not None
         lower, _ = decide.interval(message.mean, self.radii[j].alpha(message.count))
         if not self.options.early_stop or lower <= self.bound:
@@ -448,7 +466,7 @@ class Server:
         self.round += 1
         self.waiting = self.active & ~self.spent
         self.missing = int(self.waiting.sum())
-        return [self._send(Onward(tuple(bool(a) for a in self.active))), Await(self.round)]
+        return [self._send(Onward.of(self.active)), Await(self.round)]
 
     def _note(self, stay: decide.Mask) -> None:
         """This round's line of the certificate: what was known of each active group, and who fell."""

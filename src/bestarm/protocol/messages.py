@@ -11,6 +11,7 @@ Uplink: a ``Report`` in round 0, then one ``Refinement`` a round, or ``Withdrawn
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -158,16 +159,24 @@ def _read_mean(r: Reader, count: int, binary: bool) -> float:
 
 @dataclass(frozen=True)
 class Onward:
-    """The groups that are still active: one bit each (erratum 21: bits, not a threshold)."""
+    """The groups that are still active: one bit each, group 0 first (erratum 21: bits, no threshold)."""
 
-    active: tuple[bool, ...]
+    bits: int
+    groups: int
+
+    @staticmethod
+    def of(active: Sequence[bool] | NDArray[np.bool_]) -> Onward:
+        return Onward(int("".join("1" if a else "0" for a in active), 2), len(active))
+
+    def is_active(self, group: int) -> bool:
+        return bool(self.bits >> (self.groups - 1 - group) & 1)
 
     def encode(self, wire: Wire) -> tuple[bytes, int]:
         w = Writer()
         w.flag(False)
         if wire.early_stop:
             w.flag(False)
-        w.mask(self.active)
+        w.fixed(self.bits, self.groups)
         return w.payload(), w.bits
 
 
@@ -224,7 +233,7 @@ def _read_downlink(r: Reader, wire: Wire) -> Onward | Bound | Final:
         if not math.isfinite(value):
             raise Malformed(f"a bound of {value}")
         return Bound(value)
-    return Onward(r.mask(len(wire.arm_counts)))
+    return Onward(r.fixed(len(wire.arm_counts)), len(wire.arm_counts))
 
 
 def _bit_length(n: ArrayLike) -> NDArray[np.int64]:

@@ -23,11 +23,12 @@ def option(default: Any, help: str, check: Check, expected: str) -> Any:
 
 
 def number(at_least: float = -math.inf, below: float = math.inf, above: float = -math.inf) -> Check:
-    """A finite number in [at_least, below), greater than `above`."""
+    """A number in [at_least, below), greater than `above`; by default any finite one."""
 
     def check(value: Any) -> bool:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        return is_number and at_least <= value < below and value > above
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return at_least <= value < below and value > above
 
     return check
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from bestarm.errors import InputError
@@ -49,7 +50,8 @@ def intervals(record: Record, ax: Any = None) -> Any:
         colour = COLOURS[place % len(COLOURS)]
         k = [point[0] for point in lines[j]]
         mean, lower, upper = ([scale.user(point[i]) for point in lines[j]] for i in (1, 2, 3))
-        name = groups[j]["name"]
+        # A dollar sign would begin a formula, and a leading underscore hide the entry from the legend.
+        name = " " + groups[j]["name"].replace("$", r"\$")
         name += f", out in round {fell[j]}" if j in fell else ", stays"
         if len(k) == 1:  # one report: a point with its interval, beside the others of its round
             x = [k[0] + (place - (len(shown) - 1) / 2) * max(last, 1) * 0.012]
@@ -63,7 +65,8 @@ def intervals(record: Record, ax: Any = None) -> Any:
     ax.set_xlabel("round (round 0: the reports of Phase I)")
     ax.set_ylabel("mean reward of the group's arm, with its interval")
     verdict = record.verdict
-    ax.set_title(f"{verdict.arm} is the best arm" if verdict.arm else f"undecided: {verdict.reason}")
+    arm = (verdict.arm or "").replace("$", r"\$")
+    ax.set_title(f"{arm} is the best arm" if arm else f"undecided: {verdict.reason}")
     if shown:
         ax.legend(frameon=False)
     if len(lines) > len(shown):
@@ -76,6 +79,13 @@ def intervals(record: Record, ax: Any = None) -> Any:
         )
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def check_format(path: Path) -> None:
+    """InputError unless a picture can be made with this file's ending; needs Matplotlib."""
+    _pyplot()
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise InputError(f'"{path.suffix}" names no picture', where=str(path), expected=".png, .svg or .pdf")
 
 
 def save(ax: Any, path: str) -> None:
