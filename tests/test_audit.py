@@ -169,7 +169,7 @@ def rebuilt(plain, payload: bytes, client: str):
 
 
 def test_a_report_of_an_arm_that_never_won_is_caught():
-    """A forger who rewrites a client's report, its sums and every conclusion is caught by the eliminations."""
+    """A forger who rewrites a client's report, its sums and every conclusion is still caught."""
     record = ba.identify(ba.Problem.bernoulli([[0.9, 0.85], [0.5, 0.1]]), "fed-sel", delta=0.1, seed=1)
     wire = Wire((2, 2), (True, True))
 

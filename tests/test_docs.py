@@ -38,6 +38,7 @@ def test_commands_run(commands, tmp_path):
     for line in commands.splitlines():
         words = shlex.split(line, comments=True)
         if words:
+            words = [str(ROOT / word) if word.startswith("examples/") else word for word in words]
             done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
             assert done.returncode == 0, (line, done.stderr)
 

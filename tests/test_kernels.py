@@ -51,6 +51,10 @@ def option_sets(draw):
 @settings(max_examples=60)
 @given(problems(), option_sets(), st.integers(0, 2**32))
 def test_replayed_through_the_machines_a_trial_is_the_same(problem, options, seed):
+    check_replay(problem, options, seed)
+
+
+def check_replay(problem, options, seed):
     trials = ba.study(problem, "fed-sel", trials=6, seed=seed, workers=1, **options)
     for i in range(0, 6, 2):
         record = trials.record(i)

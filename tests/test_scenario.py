@@ -163,7 +163,7 @@ BAD = {
     "huge mean": ('[[group]]\nname = "x"\narms = { a = 1' + "0" * 400 + " }", "not a finite number"),
     "huge delta": ("delta = 1" + "0" * 400 + GROUPS, "delta = "),
     "endless number": ("delta = " + "1" * 5000 + GROUPS, "not TOML"),
-    "endless bounds": ('[[group]]\nname = "x"\nbounds = [-1e308, 1e308]\narms = { a = 2 }', "low < high|two numbers"),
+    "endless bounds": ('[[group]]\nname = "x"\nbounds = [-1e308, 1e308]\narms = { a = 2 }', "two numbers"),
     "many clients": ('[[group]]\nname = "x"\nclients = 30000000\narms = { a = 0.5 }', "clients = 30000000"),
     "huge c": ("c = 1e9" + GROUPS, "c = 1000000000.0"),
     "tiny delta": ("delta = 1e-310" + GROUPS, "delta = 1e-310"),

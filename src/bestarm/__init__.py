@@ -1,4 +1,4 @@
-"""bestarm: which option is best, when sites can't pool their data, messages are dear, and some may lie."""
+"""bestarm: which option is best, when sites can't pool their data and messages are dear."""
 
 from bestarm.audit import Verification, verify
 from bestarm.confidence import Radius, radius
