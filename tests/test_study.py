@@ -284,7 +284,7 @@ def test_the_command_line(tmp_path, root):
     vary = ["--vary", "sigma=1,2", "--vary", "period=50,100"]
     done = cli("study", scenario, "--trials", 20, *vary, "--seed", 1, "--out", tmp_path / "t.csv")
     assert done.returncode == 0, done.stderr
-    assert "× limit" in done.stdout
+    assert "×limit" in done.stdout
     assert len((tmp_path / "t.csv").read_text().splitlines()) == 81
     found = json.loads(cli("study", scenario, "--trials", 5, "--seed", 1, "--json").stdout)
     assert found["cells"][0]["errors"] == 0

@@ -305,35 +305,36 @@ def _study_progress(quiet: bool) -> Iterator[Callable[[StudyProgress], None] | N
 
 def _show_study(done: Trials) -> None:
     rows = done.summary()
-    titles = {"rounds": "rounds", "pulls_total": "pulls", "pulls_max": "longest client", "bits_up": "bits up"}
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for title in (*done.varied, *titles.values(), "× limit", "errors", "undecided"):
+    titles = {"rounds": "rounds", "pulls_total": "pulls", "pulls_max": "longest", "bits_up": "bits up"}
+    undecided = ["undecided"] if any(row["undecided"] for row in rows) else []
+    table = Table(box=None, header_style="dim", pad_edge=False, collapse_padding=True)
+    for title in (*done.varied, *titles.values(), "×limit", "wrong", *undecided):
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         bound = row.get("limit")
-        ratio = f"{row['pulls_total']['mean'] / bound['total']:,.1f}" if bound and bound["total"] else "–"
-        wrong = f"{row['errors']} (≤ {row['error_rate_interval'][1]:.2g})" if "errors" in row else "–"
-        varied = [escape(str(row[key])) for key in done.varied]
-        table.add_row(
-            *varied, *[_plus_minus(row[name]) for name in titles], ratio, wrong, str(row["undecided"])
-        )
-    out.print(table, soft_wrap=True)
+        ratio = _short(row["pulls_total"]["mean"] / bound["total"]) if bound and bound["total"] else "–"
+        wrong = f"{row['errors']} ≤{row['error_rate_interval'][1]:.2g}" if "errors" in row else "–"
+        cells = [escape(str(row[key])) for key in done.varied] + [_plus_minus(row[name]) for name in titles]
+        table.add_row(*cells, ratio, wrong, *[str(row[name]) for name in undecided])
+    out.print(table)
     out.print(
-        f"Means of {done.trials:,} trials ± 95 %. × limit: against the least pulls that any method needs on "
-        f"average. Errors: with the upper end of the exact 95 % interval of their rate. Seed {done.seed}.",
+        f"Means of {done.trials:,} trials ± 95 %. longest: pulls of the busiest client. ×limit: pulls against "
+        "the least that any method needs on average. wrong: wrong answers, and the upper end of the exact "
+        f"95 % interval of their rate. Seed {done.seed}.",
         style="dim",
     )
 
 
 def _plus_minus(cell: dict[str, Any]) -> str:
-    return f"{_short(cell['mean'])} ±{_short((cell['mean_interval'][1] - cell['mean_interval'][0]) / 2)}"
+    half = (cell["mean_interval"][1] - cell["mean_interval"][0]) / 2
+    return f"{_short(cell['mean'])} ±{_short(float(f'{half:.2g}'))}"
 
 
 def _short(x: float) -> str:
     """A number in at most six characters: 3.836M, 28.3, 177."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if x >= size:
-            return f"{x / size:.4g}{unit}" if x >= 10 * size else f"{x / size:.3f}{unit}"
+            return f"{x / size:.4g}{unit}"
     return f"{x:.3g}"
 
 
