@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 import bestarm as ba
+from bestarm.protocol import METHODS
 from bestarm.protocol.fedsel import Options, Server
 from bestarm.protocol.machine import Received, Start
 from bestarm.protocol.messages import Report, Wire
@@ -165,7 +166,7 @@ def rebuilt(plain, payload: bytes, client: str):
     plain["verdict"]["certificate"] = {"server": plain_json(server.certificate()), "local": local}
     plain |= {"rounds": server.rounds, "wire_bytes": server.bytes}
     plain["bits"] = {"up": server.bits_up, "down": server.bits_down}
-    plain["pulls"] = plain_json(count_pulls(layout, local))
+    plain["pulls"] = plain_json(count_pulls(METHODS["fed-sel"], layout, options, local))
 
 
 def test_a_report_of_an_arm_that_never_won_is_caught():
@@ -200,20 +201,21 @@ def test_an_unfinished_report_that_is_called_finished_is_caught():
     assert not forge(record, change).ok
 
 
+def recount(plain, certificate):
+    layout, _ = ba.Problem.layout_from_dict(plain["problem"])
+    plain["pulls"] = plain_json(count_pulls(METHODS["fed-sel"], layout, None, certificate["local"]))
+
+
 def test_impossible_sums_counts_and_budgets_are_caught():
     record = RUNS["undecided"]()
 
     def exit_too_early(plain, certificate):
         certificate["local"]["g1-1"]["exits"] |= {"epoch": [1], "top_sum": [1e9]}
-        plain["pulls"] = plain_json(
-            count_pulls(ba.Problem.layout_from_dict(plain["problem"])[0], certificate["local"])
-        )
+        recount(plain, certificate)
 
     def pulls_out_of_nothing(plain, certificate):
         certificate["local"]["g1-1"]["count"] += 10**12
-        plain["pulls"] = plain_json(
-            count_pulls(ba.Problem.layout_from_dict(plain["problem"])[0], certificate["local"])
-        )
+        recount(plain, certificate)
 
     def smaller_budget(plain, certificate):
         plain["options"]["budget"] = 1000

@@ -8,21 +8,18 @@ digest does not add up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from bestarm.errors import InputError
 from bestarm.problem import Layout, Problem
-from bestarm.protocol import METHODS, decide
-from bestarm.protocol.elimination import end_by_epsilon, least_count
+from bestarm.protocol import METHODS
 from bestarm.protocol.machine import PatienceOver, Received, Start, Stop
 from bestarm.protocol.options import make
 from bestarm.record import (
-    EXIT_COLUMNS,
     SCHEMA,
     Bits,
     Record,
@@ -88,14 +85,12 @@ def _check(record: Record) -> Iterator[str]:
     if set(local) != set(layout.clients):
         yield "the clients' part does not name the clients of the layout"
         return
-    told = _told(record)
     for name, part in local.items():
-        j = layout.group_of[name]
-        for failure in _check_client(part, server, j, told[j]):
+        for failure in method.audit_client(part, server, layout.group_of[name]):
             yield f"client {name} {failure}"
-    if record.pulls != count_pulls(layout, local):
+    if record.pulls != count_pulls(method, layout, options, local):
         yield "pulls do not follow from the clients' part"
-    if record.good_event != _good_event(record, layout, options, local):
+    if record.good_event != _good_event(record, layout, options):
         yield "good_event does not follow from the clients' part and the true means"
 
 
@@ -134,80 +129,11 @@ def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
             yield f"{key} does not follow from what the server was sent"
 
 
-def _told(record: Record) -> dict[int, list[tuple[int, float]]]:
-    """What the server held of each group, round by round; a group that stood still is listed once."""
-    told: dict[int, list[tuple[int, float]]] = {j: [] for j in range(len(record.problem["groups"]))}
-    for row in record.verdict.certificate["server"]["rounds"]:
-        for j, count, mean in zip(row["group"], row["count"], row["mean"], strict=True):
-            if (count, mean) not in told[j][-1:]:
-                told[j].append((count, mean))
-    return told
-
-
-def _check_client(part: Any, server: Any, j: int, told: list[tuple[int, float]]) -> Iterator[str]:
-    """Check one client's eliminations, its counts, and its sums against what the server decoded."""
-    options, r, arms = server.options, server.radii[j], server.layout.arm_counts[j]
-    epoch, count, sent = part["epoch"], part["count"], part["sent"]
-    left = np.ones(arms, dtype=bool)
-    before = 0
-    for arm, at, total, top, top_total in zip(*(part["exits"][c] for c in EXIT_COLUMNS), strict=True):
-        fair = (
-            arm != top and left[arm] and left[top] and before <= at <= epoch and 0 <= total <= top_total <= at
-        )
-        if not fair or top_total - total < r.boundary(at, options.c):
-            yield f"dropped arm {arm} in epoch {at}, which was not far enough behind"
-        left[arm], before = False, at
-    if not sent["count"]:
-        if part["arm"] is not None or count != 0:
-            yield "says that it sent nothing, and that it found an arm"
-        return
-    counts, sums = np.asarray(sent["count"]), np.asarray(sent["sum"], dtype=np.float64)
-    periods = [decide.period(k, options.period, options.period_growth) for k in range(1, len(counts) + 1)]
-    if counts[0] != epoch or np.diff(counts).tolist() != periods[:-1]:
-        yield "sent counts that are not those of its rounds"
-    if not 0 <= count - counts[-1] < periods[-1]:
-        yield "made more pulls than a round has"
-    rises = np.diff(sums, prepend=0.0)
-    if not ((rises >= 0) & (rises <= np.diff(counts, prepend=0))).all():
-        yield "has sums that so many rewards can't have"
-    spent = sum(part["exits"]["epoch"]) + int(left.sum()) * epoch + count - epoch
-    if options.budget is not None and spent > options.budget:
-        yield "made more pulls than its budget"
-    report = server.reports[j]
-    if report is None:
-        bound = server.history[0]["threshold"] if server.history else np.inf
-        if not decide.beaten(sums[:1], np.ones(1, dtype=bool), epoch, r.alpha(epoch), bound):
-            yield "withdrew, but was not beaten"
-        return
-    yield from _check_report(part, report, left, r, options)
-    means = sums / counts
-    if options.quantiser:
-        bits = decide.precision(r.alpha(counts))
-        means[1:] = decide.bin_centre(decide.bin_index(means, bits), bits)[1:]
-    mine = list(zip(counts.tolist(), means.tolist(), strict=True))
-    if told != mine[: len(told)]:  # a last message may have come after the end
-        yield "has sums that are not what the server was told"
-
-
-def _check_report(part: Any, report: Any, left: Any, r: Any, options: Any) -> Iterator[str]:
-    """A finished report must be finished, just then; an unfinished one must name the arms that were left."""
-    epoch = part["epoch"]
-    if part["arm"] != report.arm or not left[report.arm] or report.count != epoch:
-        yield "reported an arm or a count that is not its own"
-    least, over = least_count(r, options.c, options.epsilon), end_by_epsilon(r, options.epsilon)
-    done = bool(decide.finished(left, epoch, least=least, over=over))
-    if report.remaining is not None:
-        if done or list(report.remaining) != left.tolist():
-            yield "says that it was not finished, with other arms than were left"
-    elif not done or epoch not in (over, max([least if len(left) == 1 else 0, *part["exits"]["epoch"]])):
-        yield "says that it was finished, but its eliminations don't show it"
-
-
-def _good_event(record: Record, layout: Layout, options: Any, local: Mapping[str, Any]) -> bool | None:
+def _good_event(record: Record, layout: Layout, options: Any) -> bool | None:
     if any(None in row for group in record.problem["groups"] for row in group.get("rewards", [[None]])):
         return None  # nobody has written down what the true means are
     means = Problem.from_dict(record.problem).means
-    return good_event(layout, means, local, options.radius, record.delta)
+    return good_event(METHODS[record.method], layout, options, means, record.verdict.certificate)
 
 
 def _replay(record: Record) -> Iterator[str]:

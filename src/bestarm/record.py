@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from bestarm.confidence import radius
 from bestarm.errors import InputError
 from bestarm.problem import Layout, Problem
+from bestarm.protocol import METHODS, Method
 from bestarm.protocol.verdict import Verdict
 from bestarm.rewards import Scale
+from bestarm.version import __version__
 
 SCHEMA = 1
-EXIT_COLUMNS = ("arm", "epoch", "sum", "top", "top_sum")
 INLINE_CLIENTS = 1000  # above this, the clients' part of the certificate goes to a side file
 
 
@@ -169,86 +168,63 @@ def on_user_scale(verdict: Verdict, scale: Scale) -> Verdict:
     )
 
 
-def local_part(clients: Sequence[Any]) -> dict[str, Any]:
-    """The clients' part of the certificate, in columns: each elimination and each message, with its sums."""
-    part = {}
-    for client in clients:
-        phase1 = client.phase1
-        part[client.name] = {
-            "epoch": phase1.epoch,
-            "arm": client.arm if client.sent else None,
-            "count": client.count,
-            "exits": {column: [getattr(e, column) for e in phase1.exits] for column in EXIT_COLUMNS},
-            "sent": {"count": [n for n, _ in client.sent], "sum": [s for _, s in client.sent]},
-        }
-    return part
-
-
-def count_pulls(layout: Layout, local: Mapping[str, Any]) -> Pulls:
-    """Pulls, from the clients' part: each arm's epochs in Phase I, and what came after."""
-    phase1, phase2 = {}, {}
-    for name, part in local.items():
-        exits = part["exits"]["epoch"]
-        arms = layout.arm_counts[layout.group_of[name]]
-        phase1[name] = sum(exits) + (arms - len(exits)) * part["epoch"]
-        phase2[name] = max(0, part["count"] - part["epoch"])
-    by_client = {name: phase1[name] + phase2[name] for name in local}
+def count_pulls(method: Method, layout: Layout, options: Any, local: Mapping[str, Any]) -> Pulls:
+    """Pulls, from the clients' part of the certificate."""
+    phases = {
+        name: method.pulls_of(part, layout.arm_counts[layout.group_of[name]], options)
+        for name, part in local.items()
+    }
+    by_client = {name: sum(both) for name, both in phases.items()}
     return Pulls(
         total=sum(by_client.values()),
-        phase1=sum(phase1.values()),
-        phase2=sum(phase2.values()),
+        phase1=sum(first for first, _ in phases.values()),
+        phase2=sum(second for _, second in phases.values()),
         max_per_client=max(by_client.values(), default=0),
         by_client=by_client,
     )
 
 
 def good_event(
-    layout: Layout, means: Sequence[Sequence[float | None]], local: Mapping[str, Any], name: str, delta: float
+    method: Method,
+    layout: Layout,
+    options: Any,
+    means: Sequence[Sequence[float | None]],
+    certificate: Mapping[str, Any],
 ) -> bool | None:
-    """Whether every empirical mean that a decision rested on lay within α of its true mean."""
+    """Whether the event held on which the method's guarantee rests; None if true means are unknown."""
     if any(mean is None for row in means for mean in row):
         return None
-    for client, part in local.items():
-        j = layout.group_of[client]
-        alpha = radius(name, len(layout.clients), layout.arm_counts[j], delta).alpha
-        true = np.asarray(means[j], dtype=np.float64)
-        exits, sent = part["exits"], part["sent"]
-        arms = np.asarray([*exits["arm"], *exits["top"], *[part["arm"]] * len(sent["sum"])], dtype=np.int64)
-        counts = np.asarray([*exits["epoch"], *exits["epoch"], *sent["count"]], dtype=np.float64)
-        sums = np.asarray([*exits["sum"], *exits["top_sum"], *sent["sum"]])
-        if len(arms) and not (np.abs(sums / counts - true[arms]) <= alpha(counts)).all():
-            return False
-    return True
+    return method.good_event(layout, options, means, certificate)
 
 
 def conclude(
     problem: Problem,
     method: str,
     options: Any,
+    unit: Any,
     seed: int | None,
     server: Any,
     clients: Sequence[Any],
-    version: str,
 ) -> Record:
-    """The record of a finished run, from its machines."""
-    local = local_part(clients)
+    """The record of a finished run, from its machines; `unit` are the options as the machines have them."""
+    room = METHODS[method]
+    local = {client.name: client.local() for client in clients}
     certificate = {"server": server.certificate(), "local": local}
     verdict = on_user_scale(server.verdict, problem.scale)
-    plain_options = {k: v for k, v in dataclasses.asdict(options).items() if k != "delta"}
     return Record(
         schema=SCHEMA,
-        version=version,
+        version=__version__,
         method=method,
         delta=options.delta,
         seed=seed,
-        options=plain_options,
+        options={k: v for k, v in dataclasses.asdict(options).items() if k != "delta"},
         problem=problem.to_dict(),
         verdict=msgspec.structs.replace(verdict, certificate=certificate),
         rounds=server.rounds,
-        pulls=count_pulls(problem.layout, local),
+        pulls=count_pulls(room, problem.layout, unit, local),
         bits=Bits(server.bits_up, server.bits_down),
         wire_bytes=server.bytes,
         proven_faulty=server.faulty,
-        good_event=good_event(problem.layout, problem.means, local, options.radius, options.delta),
+        good_event=good_event(room, problem.layout, unit, problem.means, certificate),
         interrupted=server.verdict.reason == "interrupted",
     ).sealed()

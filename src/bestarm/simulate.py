@@ -26,7 +26,6 @@ from bestarm.protocol.options import make
 from bestarm.record import Record, conclude
 from bestarm.rewards import Scale, stream
 from bestarm.scenario import Scenario
-from bestarm.version import __version__
 
 DEFAULT_METHOD = "fed-sel"
 
@@ -227,9 +226,10 @@ class Run:
         self.problem, self.method, self.options, self.seed = problem, method, options, seed
         self.watch = watch
         self.interrupted: Callable[[], bool] = lambda: False
-        layout, unit = problem.layout, on_unit_scale(options, problem.scale)
-        self.server = METHODS[method].server(layout, unit)
-        self.clients = [METHODS[method].client(layout, name, unit) for name in layout.clients]
+        layout = problem.layout
+        self.unit = on_unit_scale(options, problem.scale)
+        self.server = METHODS[method].server(layout, self.unit)
+        self.clients = [METHODS[method].client(layout, name, self.unit) for name in layout.clients]
         self.index = {name: i for i, name in enumerate(layout.clients)}
         self.source = source
         self.pulls: list[Pull | None] = [None] * len(self.clients)  # outstanding
@@ -244,7 +244,7 @@ class Run:
 
     def record(self) -> Record:
         return conclude(
-            self.problem, self.method, self.options, self.seed, self.server, self.clients, __version__
+            self.problem, self.method, self.options, self.unit, self.seed, self.server, self.clients
         )
 
     def go(self) -> None:

@@ -5,7 +5,7 @@ To add a method, write its machines in a file of their own and give it a row in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,30 @@ from bestarm.protocol import fedsel
 
 @dataclass(frozen=True)
 class Method:
-    """A method: its options, its machines, and the check that it can serve a layout."""
+    """A method: its options, its machines, the check that it can serve a layout, and what an audit needs.
+
+    `pulls_of`, `good_event` and `audit_client` read the clients' part of a certificate. `coins`: rewards
+    must be 0/1, so others are turned into coins.
+    """
 
     options: type[Any]
     client: type[Any]
     server: type[Any]
     refuse: Callable[[Any, Any], None]
+    pulls_of: Callable[..., tuple[int, int]]
+    good_event: Callable[..., bool | None]
+    audit_client: Callable[..., Iterator[str]]
+    coins: bool = False
 
 
 METHODS: dict[str, Method] = {
-    "fed-sel": Method(fedsel.Options, fedsel.Client, fedsel.Server, fedsel.refuse),
+    "fed-sel": Method(
+        fedsel.Options,
+        fedsel.Client,
+        fedsel.Server,
+        fedsel.refuse,
+        fedsel.pulls_of,
+        fedsel.good_event,
+        fedsel.audit_client,
+    ),
 }

@@ -12,6 +12,7 @@ Rounds count the Phase I reports: R = k*+1, and an active client makes H(R−1) 
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,15 +23,13 @@ from bestarm.errors import InputError
 from bestarm.problem import Layout
 from bestarm.protocol import decide
 from bestarm.protocol.codec import Malformed
-from bestarm.protocol.elimination import Elimination, least_count
+from bestarm.protocol.elimination import Elimination, end_by_epsilon, least_count
 from bestarm.protocol.machine import (
-    ALL,
     Action,
     Await,
     Decided,
     Event,
     IllegalEvent,
-    PatienceOver,
     Pull,
     Pulled,
     Received,
@@ -53,9 +52,10 @@ from bestarm.protocol.messages import (
     decode_report,
 )
 from bestarm.protocol.options import choice, number, option, switch, whole
-from bestarm.protocol.verdict import REASONS, Reason, Verdict
+from bestarm.protocol.rounds import SERVER, RoundServer, one_arm
+from bestarm.protocol.verdict import Reason, Verdict
 
-SERVER = "server"
+EXIT_COLUMNS = ("arm", "epoch", "sum", "top", "top_sum")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,10 +123,6 @@ def wire_of(layout: Layout, options: Options) -> Wire:
     return Wire(layout.arm_counts, binary, stoppable, options.early_stop)
 
 
-def _one_arm(layout: Layout) -> bool:
-    return layout.arm_counts == (1,)
-
-
 class Client:
     """One client. It knows the layout, its own group and the options; never a true mean."""
 
@@ -175,11 +171,21 @@ class Client:
         """Pulls made in Phase I and in Phase II."""
         return self.phase1.pulls, max(0, self.count - self.phase1.epoch)
 
+    def local(self) -> dict[str, Any]:
+        """This client's part of the certificate: each elimination and each message, with its sums."""
+        return {
+            "epoch": self.phase1.epoch,
+            "arm": self.arm if self.sent else None,
+            "count": self.count,
+            "exits": {column: [getattr(e, column) for e in self.phase1.exits] for column in EXIT_COLUMNS},
+            "sent": {"count": [n for n, _ in self.sent], "sum": [s for _, s in self.sent]},
+        }
+
     def handle(self, event: Event) -> list[Action]:
         demand(self, event)
         match event:
             case Start():
-                if _one_arm(self.layout):
+                if one_arm(self.layout):
                     self.state = "done"
                     return []
                 self.state = "exploring"
@@ -319,24 +325,13 @@ class Client:
         return [self._pull((self.arm,), pulls)]
 
 
-class Server:
-    """The server. All that it concludes follows from what it was sent, in the order in which it came."""
-
-    transitions: ClassVar[Transitions] = {
-        ("new", Start): frozenset({"waiting", "done"}),
-        ("waiting", Received): frozenset({"waiting", "done"}),
-        ("waiting", PatienceOver): frozenset({"waiting", "done"}),
-        ("waiting", Stop): frozenset({"done"}),
-        ("done", Received): frozenset({"done"}),
-        ("done", PatienceOver): frozenset({"done"}),
-        ("done", Stop): frozenset({"done"}),
-    }
+class Server(RoundServer):
+    """The server of Fed-SEL."""
 
     def __init__(self, layout: Layout, options: Options) -> None:
-        self.layout, self.options = layout, options
-        self.wire = wire_of(layout, options)
+        super().__init__(layout, wire_of(layout, options))
+        self.options = options
         self.radius = radius(options.radius, len(layout.clients), layout.arm_counts, options.delta)
-        groups = len(layout.groups)
         sizes = {
             arms: radius(options.radius, len(layout.clients), arms, options.delta)
             for arms in set(layout.arm_counts)
@@ -344,68 +339,18 @@ class Server:
         least = {arms: least_count(r, options.c, options.epsilon) for arms, r in sizes.items()}
         self.radii = [sizes[arms] for arms in layout.arm_counts]
         self.least = [least[arms] for arms in layout.arm_counts]
-        self.state = "new"
-        self.round = 0
+        groups = len(layout.groups)
         self.reports: list[Report | None] = [None] * groups
         self.count = np.ones(groups, dtype=np.int64)
         self.mean = np.zeros(groups)
         self.lower = np.full(groups, -np.inf)
         self.upper = np.full(groups, np.inf)
-        self.active = np.ones(groups, dtype=bool)
         self.resolved = np.zeros(groups, dtype=bool)  # has reported the arm that it found
         self.spent = np.zeros(groups, dtype=bool)  # makes no more pulls: its last interval stands
-        self.waiting = np.ones(groups, dtype=bool)
-        self.missing = groups
         self.bound = -np.inf
-        self.events: list[list[Any]] = []
-        self.history: list[dict[str, Any]] = []
-        self.faulty: list[dict[str, Any]] = []
-        self.ignored = 0
-        self.bits_up = self.bits_down = self.bytes = 0
-        self.verdict: Verdict | None = None
 
-    @property
-    def rounds(self) -> int:
-        """Rounds that were completed, the Phase I reports included."""
-        return len(self.history)
-
-    def handle(self, event: Event) -> list[Action]:
-        demand(self, event)
-        if self.state == "done":
-            return []
-        match event:
-            case Start():
-                self.state = "waiting"
-                if _one_arm(self.layout):
-                    return self._end(Verdict(status="identified", arm=self.layout.arm(0, 0)))
-                return [Await(0)]
-            case Received(sender, data):
-                self.events.append(["received", sender, data.hex()])
-                self.bytes += len(data)
-                return self._received(sender, data)
-            case PatienceOver(round):
-                self.events.append(["patience", round])
-                return self._undecided("silence") if round == self.round else []
-            case Stop(reason):
-                self.events.append(["stop", reason])
-                return self._undecided(reason if reason in REASONS else "interrupted")  # type: ignore[arg-type]
-        return []
-
-    def _received(self, sender: str, data: bytes) -> list[Action]:
-        j = self.layout.group_of.get(sender)
-        if j is None or not self.waiting[j]:
-            self.ignored += 1
-            self.bits_up += 8 * len(data)
-            return []
-        try:
-            actions = self._report(j, data) if self.round == 0 else self._refinement(j, data)
-        except Malformed as error:
-            self.bits_up += 8 * len(data)
-            self.faulty.append({"client": sender, "round": self.round, "reason": str(error)})
-            return self._undecided("votes")
-        self.waiting[j] = False
-        self.missing -= 1
-        return actions + (self._close_round() if self.missing == 0 else [])
+    def _take(self, j: int, data: bytes) -> list[Action]:
+        return self._report(j, data) if self.round == 0 else self._refinement(j, data)
 
     def _report(self, j: int, data: bytes) -> list[Action]:
         message, bits = decode_report(data, self.wire, j, self.least[j])
@@ -460,13 +405,10 @@ class Server:
             return self._undecided("contradiction")
         self.active = stay
         if outcome == decide.IDENTIFIED:
-            return self._identified(int(first))
+            return self._won(int(first))
         if outcome != decide.GO_ON:
             return self._undecided("budget" if outcome == decide.BUDGET else "rounds")
-        self.round += 1
-        self.waiting = self.active & ~self.spent
-        self.missing = int(self.waiting.sum())
-        return [self._send(Onward.of(self.active)), Await(self.round)]
+        return self._next_round(self.active & ~self.spent, Onward.of(self.active))
 
     def _note(self, stay: decide.Mask) -> None:
         """This round's line of the certificate: what was known of each active group, and who fell."""
@@ -487,36 +429,19 @@ class Server:
     def _shortfall(self) -> float:
         return float(decide.shortfall(self.lower, self.upper, self.active))
 
-    def _identified(self, j: int) -> list[Action]:
+    def _won(self, j: int) -> list[Action]:
         report = self.reports[j]
         assert report is not None
-        arm = report.arm
-        verdict = Verdict(
-            status="identified",
-            arm=self.layout.arm(j, arm),
-            mean=float(self.mean[j]),
-            interval=(float(self.lower[j]), float(self.upper[j])),
-        )
-        return [self._send(Final(j, arm)), *self._end(verdict)]
+        interval = (float(self.lower[j]), float(self.upper[j]))
+        return self._identified(j, report.arm, mean=float(self.mean[j]), interval=interval)
 
-    def _undecided(self, reason: Reason) -> list[Action]:
-        verdict = Verdict(
-            status="undecided", reason=reason, candidates=self._candidates(), gap=self._gap(reason)
-        )
-        return [self._send(Final(None, None)), *self._end(verdict)]
-
-    def _candidates(self) -> tuple[str, ...]:
-        names = []
-        for j in np.flatnonzero(self.active):
-            report = self.reports[j]
-            if report is not None and report.remaining is None:
-                arms = [report.arm]
-            elif report is not None and report.remaining is not None:
-                arms = [a for a, left in enumerate(report.remaining) if left]
-            else:
-                arms = list(range(self.layout.arm_counts[j]))
-            names += [self.layout.arm(int(j), a) for a in arms]
-        return tuple(names)
+    def _left(self, j: int) -> list[int]:
+        report = self.reports[j]
+        if report is None:
+            return list(range(self.layout.arm_counts[j]))
+        if report.remaining is None:
+            return [report.arm]
+        return [arm for arm, left in enumerate(report.remaining) if left]
 
     def _gap(self, reason: Reason) -> float | None:
         """How far the leading candidate can be from the best, where all intervals are known and hold."""
@@ -529,18 +454,100 @@ class Server:
             gap = max(gap, float(self.upper[first] - self.lower[first]))
         return min(max(gap, 0.0), 1.0)
 
-    def _end(self, verdict: Verdict) -> list[Action]:
-        self.state = "done"
-        self.verdict = verdict
-        return [Decided(verdict)]
-
-    def _send(self, message: Onward | Bound | Final) -> Send:
-        payload, bits = message.encode(self.wire)
-        self.bits_down += bits
-        self.bytes += len(payload)
-        return Send(ALL, payload, bits)
-
     def certificate(self) -> dict[str, Any]:
-        """The server's part: what it was sent, in order, and what it made of it, round by round."""
         arms = [None if report is None else report.arm for report in self.reports]
-        return {"events": self.events, "arms": arms, "rounds": self.history, "ignored": self.ignored}
+        return {**super().certificate(), "arms": arms}
+
+
+def pulls_of(part: Mapping[str, Any], arms: int, options: Options) -> tuple[int, int]:
+    """Pulls of Phase I and of Phase II, from a client's part of the certificate."""
+    exits = part["exits"]["epoch"]
+    return sum(exits) + (arms - len(exits)) * part["epoch"], max(0, part["count"] - part["epoch"])
+
+
+def good_event(
+    layout: Layout, options: Options, means: Sequence[Sequence[float]], certificate: Mapping[str, Any]
+) -> bool:
+    """Whether every empirical mean that a decision rested on lay within α of its true mean."""
+    for client, part in certificate["local"].items():
+        j = layout.group_of[client]
+        alpha = radius(options.radius, len(layout.clients), layout.arm_counts[j], options.delta).alpha
+        true = np.asarray(means[j], dtype=np.float64)
+        exits, sent = part["exits"], part["sent"]
+        arms = np.asarray([*exits["arm"], *exits["top"], *[part["arm"]] * len(sent["sum"])], dtype=np.int64)
+        counts = np.asarray([*exits["epoch"], *exits["epoch"], *sent["count"]], dtype=np.float64)
+        sums = np.asarray([*exits["sum"], *exits["top_sum"], *sent["sum"]])
+        if len(arms) and not (np.abs(sums / counts - true[arms]) <= alpha(counts)).all():
+            return False
+    return True
+
+
+def audit_client(part: Mapping[str, Any], server: Server, j: int) -> Iterator[str]:
+    """Check one client's eliminations, its counts, and its sums against what the server decoded."""
+    options, r, arms = server.options, server.radii[j], server.layout.arm_counts[j]
+    epoch, count, sent = part["epoch"], part["count"], part["sent"]
+    left = np.ones(arms, dtype=bool)
+    before = 0
+    for arm, at, total, top, top_total in zip(*(part["exits"][c] for c in EXIT_COLUMNS), strict=True):
+        fair = (
+            arm != top and left[arm] and left[top] and before <= at <= epoch and 0 <= total <= top_total <= at
+        )
+        if not fair or top_total - total < r.boundary(at, options.c):
+            yield f"dropped arm {arm} in epoch {at}, which was not far enough behind"
+        left[arm], before = False, at
+    if not sent["count"]:
+        if part["arm"] is not None or count != 0:
+            yield "says that it sent nothing, and that it found an arm"
+        return
+    counts, sums = np.asarray(sent["count"]), np.asarray(sent["sum"], dtype=np.float64)
+    periods = [decide.period(k, options.period, options.period_growth) for k in range(1, len(counts) + 1)]
+    if counts[0] != epoch or np.diff(counts).tolist() != periods[:-1]:
+        yield "sent counts that are not those of its rounds"
+    if not 0 <= count - counts[-1] < periods[-1]:
+        yield "made more pulls than a round has"
+    rises = np.diff(sums, prepend=0.0)
+    if not ((rises >= 0) & (rises <= np.diff(counts, prepend=0))).all():
+        yield "has sums that so many rewards can't have"
+    spent = sum(part["exits"]["epoch"]) + int(left.sum()) * epoch + count - epoch
+    if options.budget is not None and spent > options.budget:
+        yield "made more pulls than its budget"
+    report = server.reports[j]
+    if report is None:
+        bound = server.history[0]["threshold"] if server.history else np.inf
+        if not decide.beaten(sums[:1], np.ones(1, dtype=bool), epoch, r.alpha(epoch), bound):
+            yield "withdrew, but was not beaten"
+        return
+    yield from _audit_report(part, report, left, r, options)
+    means = sums / counts
+    if options.quantiser:
+        bits = decide.precision(r.alpha(counts))
+        means[1:] = decide.bin_centre(decide.bin_index(means, bits), bits)[1:]
+    mine = list(zip(counts.tolist(), means.tolist(), strict=True))
+    told = _told(server, j)
+    if told != mine[: len(told)]:  # a last message may have come after the end
+        yield "has sums that are not what the server was told"
+
+
+def _audit_report(part: Any, report: Any, left: Any, r: Any, options: Any) -> Iterator[str]:
+    """A finished report must be finished, just then; an unfinished one must name the arms that were left."""
+    epoch = part["epoch"]
+    if part["arm"] != report.arm or not left[report.arm] or report.count != epoch:
+        yield "reported an arm or a count that is not its own"
+    least, over = least_count(r, options.c, options.epsilon), end_by_epsilon(r, options.epsilon)
+    done = bool(decide.finished(left, epoch, least=least, over=over))
+    if report.remaining is not None:
+        if done or list(report.remaining) != left.tolist():
+            yield "says that it was not finished, with other arms than were left"
+    elif not done or epoch not in (over, max([least if len(left) == 1 else 0, *part["exits"]["epoch"]])):
+        yield "says that it was finished, but its eliminations don't show it"
+
+
+def _told(server: Server, j: int) -> list[tuple[int, float]]:
+    """What the server held of a group, round by round; where it stood still, once."""
+    told: list[tuple[int, float]] = []
+    for row in server.history:
+        if j in row["group"]:
+            place = row["group"].index(j)
+            if (row["count"][place], row["mean"][place]) not in told[-1:]:
+                told.append((row["count"][place], row["mean"][place]))
+    return told
