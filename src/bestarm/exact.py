@@ -152,8 +152,8 @@ def fisher_pvalue(
         # P(H ≥ sb) = 1 − P(H ≤ sb−1), and H ≤ sb−1 means that a got at least sa+1 of the ones.
         below = _log_upper_tail(sa[rest] + 1.0, ones[rest], m[rest], n[rest])
         out[rest] = np.log1p(-np.exp(np.minimum(below, -1e-300)))
-    out = np.minimum(out, 0.0).reshape(shape)
-    return np.asarray(out if log else np.exp(out))
+    logs = np.minimum(out, 0.0).reshape(shape)
+    return np.asarray(logs if log else np.exp(logs))
 
 
 def rejects(sa: ArrayLike, sb: ArrayLike, n: ArrayLike, level: ArrayLike) -> Mask:
@@ -182,7 +182,7 @@ def clopper_pearson(successes: ArrayLike, n: ArrayLike, level: ArrayLike) -> tup
     """Exact lower and upper bounds for a probability, each wrong with probability at most `level`."""
     from scipy.special import betainccinv, betaincinv
 
-    s, n = np.asarray(successes, dtype=np.float64), np.asarray(n, dtype=np.float64)
+    s, n, level = (np.asarray(x, dtype=np.float64) for x in (successes, n, level))
     with np.errstate(invalid="ignore"):
         low = np.where(s > 0, betaincinv(np.maximum(s, 1.0), n - s + 1.0, level), 0.0)
         high = np.where(s < n, betainccinv(s + 1.0, np.maximum(n - s, 1.0), level), 1.0)

@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.confidence import MAX_COUNT, Radius, radius
-from bestarm.problem import Problem
+from bestarm.problem import Layout, Problem
 from bestarm.protocol import decide, fedsel
+from bestarm.protocol import fisher as fisher_machine
 from bestarm.protocol.codec import width_of
 from bestarm.protocol.elimination import end_by_epsilon, least_count
-from bestarm.protocol.messages import refinement_bits, report_bits
-from bestarm.rewards import Bernoulli, RewardModel
+from bestarm.protocol.messages import look_report_bits, refinement_bits, report_bits
+from bestarm.rewards import Bernoulli, Coined, RewardModel
 
 Columns = dict[str, NDArray[Any]]
 Script = dict[int, list[tuple[tuple[int, ...], int, tuple[float, ...]]]]
@@ -50,8 +51,8 @@ class Arms:
             ):
                 self.known &= mean is not None
                 self.mean[i, a] = np.nan if mean is None else mean
-                if isinstance(model, Bernoulli):
-                    self.p[i, a] = model.p
+                if model.binary and model.mean is not None and isinstance(model, Bernoulli | Coined):
+                    self.p[i, a] = model.mean
                 else:
                     where = self.other.setdefault(id(model), (model, np.zeros(shape, dtype=bool)))[1]
                     where[i, a] = True
@@ -354,17 +355,36 @@ def fed_sel(
         bits_down[ends] += 2 + won * names[winner[ends]]
         live = live[~over]
         bits_down[live] += onward
-    identified = outcome == decide.IDENTIFIED
     picked = arm[np.arange(trials), winner]
+    events = good.astype(object) if arms.known else np.full(trials, None, dtype=object)
+    return _columns(
+        layout, outcome, winner, picked, events, rounds, pulls1, pulls2, bits_up, bits_down
+    ), script
+
+
+def _columns(
+    layout: Layout,
+    outcome: decide.Ints,
+    winner: decide.Ints,
+    picked: decide.Ints,
+    good: NDArray[Any],
+    rounds: decide.Ints,
+    pulls1: decide.Ints,
+    pulls2: decide.Ints,
+    bits_up: decide.Ints,
+    bits_down: decide.Ints,
+) -> Columns:
+    """A study's columns; pulls are by (trial, client)."""
+    identified = outcome == decide.IDENTIFIED
     arm_names = [
         layout.arm(int(j), int(a)) if ok else None
         for ok, j, a in zip(identified, winner, picked, strict=True)
     ]
     per_client = pulls1 + pulls2
-    columns: Columns = {
+    return {
         "status": np.where(identified, "identified", "undecided"),
         "arm": np.array(arm_names, dtype=object),
-        "good_event": good.astype(object) if arms.known else np.full(trials, None, dtype=object),
+        "good_event": good,
         "rounds": rounds,
         "pulls_total": per_client.sum(axis=1),
         "pulls_phase1": pulls1.sum(axis=1),
@@ -374,7 +394,6 @@ def fed_sel(
         "bits_down": bits_down,
         "reason": np.array([REASONS.get(int(code)) for code in outcome], dtype=object),
     }
-    return columns, script
 
 
 def can_fed_sel(problem: Problem, options: fedsel.Options) -> bool:
@@ -382,7 +401,119 @@ def can_fed_sel(problem: Problem, options: fedsel.Options) -> bool:
     return not options.early_stop and not problem.layout.finite and problem.layout.arm_counts != (1,)
 
 
+def fisher(
+    problem: Problem,
+    options: fisher_machine.Options,
+    rng: np.random.Generator,
+    trials: int,
+    trace: int | None = None,
+) -> tuple[Columns, Script]:
+    """Fed-Fisher in `trials` trials; one client a group."""
+    layout, arms = problem.layout, Arms(problem.coined())
+    looks, wire = fisher_machine.looks_of(layout, options), fisher_machine.wire_of(layout, options)
+    groups, width = arms.valid.shape
+    shape = (trials, groups)
+    sums = np.zeros((*shape, width), dtype=np.int64)
+    race = np.broadcast_to(arms.valid, sums.shape).copy()  # arms that are still in it
+    active = np.ones(shape, dtype=bool)
+    halted = np.zeros(shape, dtype=bool)
+    pulls, quiet_pulls = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    tops, index = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    bits_up, bits_down, rounds, outcome, winner = (np.zeros(trials, dtype=np.int64) for _ in range(5))
+    dropped = np.zeros(shape, dtype=bool)  # by the server
+    names = np.array([width_of(groups) + width_of(n) for n in layout.arm_counts])
+    script: Script = {}
+    live, look, last_bits = np.arange(trials), 0, 0
+    while len(live):
+        n, step = looks.size(look), looks.size(look) - looks.size(look - 1)
+        mine = race[live] & active[live][..., None]
+        cost = step * mine.sum(axis=2)
+        poor = np.full(cost.shape, n > fisher_machine.MAX_LOOK) & active[live]
+        if options.budget is not None:
+            poor |= active[live] & (pulls[live] + cost > options.budget)
+        halted[live] |= poor
+        busy = active[live] & ~halted[live]
+        mine &= busy[..., None]
+        drawn = arms.sums(rng, np.tile(np.arange(groups), len(live)), (step * mine).reshape(-1, width))
+        drawn = drawn.reshape(mine.shape).astype(np.int64)
+        if trace is not None and trace in live:
+            at = int(np.flatnonzero(live == trace)[0])
+            for j in np.flatnonzero(busy[at]):
+                which = np.flatnonzero(mine[at, j])
+                batch = tuple(which.tolist()), step, tuple(drawn[at, j, which].astype(float).tolist())
+                script.setdefault(int(j), []).append(batch)
+        sums[live] += drawn
+        pulls[live] += np.where(busy, cost, 0)
+        if look < looks.quiet:
+            quiet_pulls[live] += np.where(busy, cost, 0)
+        level = looks.level(look)
+        top = decide.best_arm(sums[live].astype(np.float64), race[live])
+        best = np.take_along_axis(sums[live], top[..., None], axis=2)
+        lost = mine & decide.loses(np.where(mine, sums[live], best), best, n, level)
+        np.put_along_axis(lost, top[..., None], False, axis=2)
+        race[live] &= ~lost
+        if look < looks.quiet:
+            look += 1
+            continue
+        bits = looks.bits(look)
+        found = decide.look_bin(best[..., 0], n, bits)
+        first_time = look == looks.quiet
+        size = look_report_bits(
+            wire, found, bits, top != tops[live], None if first_time else index[live], last_bits
+        )
+        bits_up[live] += np.where(busy, size, 2 * (active[live] & halted[live])).sum(axis=1)
+        tops[live], index[live], last_bits = top, found, bits
+        stuck = (active[live] & halted[live]).any(axis=1)
+        lower, upper = decide.bin_edges(found, n, bits)
+        stay, leader = decide.close_look(lower, upper, active[live], n, level)
+        single = race[live].sum(axis=2) == 1
+        won = (stay.sum(axis=1) == 1) & np.take_along_axis(single, leader[:, None], axis=1)[:, 0]
+        if options.epsilon > 0:
+            short = decide.look_shortfall(lower, upper, stay, single, leader, n, looks.interval_level(look))
+            won |= short <= options.epsilon
+        rounds[live] += ~stuck
+        over = options.max_rounds is not None and int(rounds[live].max()) >= options.max_rounds
+        code = np.select(
+            [stuck, won, np.full(len(live), over)],
+            [decide.BUDGET, decide.IDENTIFIED, decide.ROUNDS],
+            decide.GO_ON,
+        )
+        stay = np.where(stuck[:, None], active[live], stay)
+        dropped[live] |= active[live] & ~stay
+        active[live] = stay
+        outcome[live], winner[live] = code, leader
+        ends = live[code != decide.GO_ON]
+        bits_down[ends] += 2 + (outcome[ends] == decide.IDENTIFIED) * names[winner[ends]]
+        go = code == decide.GO_ON
+        live, lower, leader, stay = live[go], lower[go], leader[go], stay[go]
+        bits_down[live] += 1 + groups + bits
+        rival = np.take_along_axis(lower, leader[:, None], axis=1)[..., None]
+        mine = race[live] & stay[..., None]
+        race[live] &= ~(mine & decide.loses(np.where(mine, sums[live], rival), rival, n, level))
+        gone = stay & ~race[live].any(axis=2)
+        bits_up[live] += gone.sum(axis=1) * (1 + int(wire.stoppable))
+        active[live] = stay & ~gone
+        look += 1
+    picked = tops[np.arange(trials), winner]
+    good = np.full(trials, None, dtype=object)
+    if arms.known and problem.best is not None:
+        j = next(i for i, g in enumerate(layout.groups) if problem.best.startswith(g.name + "/"))
+        a = layout.groups[j].arms.index(problem.best.split("/")[1])
+        good = (race[:, j, a] & ~dropped[:, j]).astype(object)
+    return _columns(
+        layout, outcome, winner, picked, good, rounds, quiet_pulls, pulls - quiet_pulls, bits_up, bits_down
+    ), script
+
+
+def can_fisher(problem: Problem, options: fisher_machine.Options) -> bool:
+    """Recordings are played in their order, which a kernel does not keep."""
+    return not problem.layout.finite and problem.layout.arm_counts != (1,)
+
+
 Kernel = Callable[..., tuple[Columns, Script]]
 
 # method -> (kernel, whether it can do this problem with these options)
-KERNELS: dict[str, tuple[Kernel, Callable[[Problem, Any], bool]]] = {"fed-sel": (fed_sel, can_fed_sel)}
+KERNELS: dict[str, tuple[Kernel, Callable[[Problem, Any], bool]]] = {
+    "fed-sel": (fed_sel, can_fed_sel),
+    "fisher": (fisher, can_fisher),
+}

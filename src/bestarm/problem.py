@@ -8,14 +8,14 @@ checked and rewards of any scale are brought to [0, 1], with 1 the better end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bestarm.errors import InputError, nearest, shorten
-from bestarm.rewards import UNIT, RewardModel, Scale, build, from_spec
+from bestarm.rewards import UNIT, RewardModel, Scale, build, coined, from_spec
 
 MAX_NAME = 200
 MAX_CLIENTS = 1_000_000
@@ -215,6 +215,12 @@ class Problem:
         for client, models in zip(self.layout.clients, self.rewards, strict=True):
             rows[self.layout.group_of[client]].append(models)
         return rows
+
+    def coined(self) -> Problem:
+        """This problem with every reward that isn't 0/1 turned into a coin of the same mean."""
+        groups = tuple(replace(group, binary=True) for group in self.layout.groups)
+        rewards = tuple(tuple(coined(model) for model in row) for row in self.rewards)
+        return Problem(Layout(groups, self.layout.finite), rewards, self.scale)
 
     @cached_property
     def best(self) -> str | None:

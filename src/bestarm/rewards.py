@@ -230,6 +230,48 @@ class Function:
         return None
 
 
+@dataclass(frozen=True)
+class Coined:
+    """Another model's rewards X, each turned into a coin that shows 1 with probability X.
+
+    The mean stays, rewards become 0/1, and sums stay exact in law: where rewards are independent draws with
+    a known mean, so are the coins, and their sum is binomial.
+    """
+
+    model: RewardModel
+    binary: bool = field(default=True, init=False, repr=False)
+
+    @property
+    def mean(self) -> float | None:
+        return self.model.mean
+
+    @property
+    def limit(self) -> int | None:
+        return self.model.limit
+
+    def sums(self, rng: np.random.Generator, times: ArrayLike, start: int = 0) -> Floats:
+        if self.model.mean is not None and not isinstance(self.model, Function):
+            return Bernoulli(self.model.mean).sums(rng, times)
+        times = np.asarray(times, dtype=np.int64)
+        totals = np.zeros(times.shape)
+        for place, m in np.ndenumerate(times):
+            rewards = [float(self.model.sums(rng, 1, start + i)) for i in range(int(m))]
+            totals[place] = float((rng.random(int(m)) < rewards).sum())
+        return totals
+
+    def spec(self) -> dict[str, Any] | None:
+        return self.model.spec()
+
+
+def coined(model: RewardModel) -> RewardModel:
+    """The model itself if its rewards are 0/1, else its coins.
+
+    >>> coined(Bernoulli(0.3)), coined(Table((0.0, 0.5), (1.0, 1.0))).mean
+    (Bernoulli(p=0.3), 0.25)
+    """
+    return model if model.binary else Coined(model)
+
+
 def _summed(times: ArrayLike, draw: Callable[[int], Floats]) -> Floats:
     """For each entry of `times` the sum of that many draws, in pieces that fit in memory."""
     times = np.asarray(times, dtype=np.int64)

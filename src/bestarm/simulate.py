@@ -76,7 +76,7 @@ def identify(
         seed = problem.seed if seed is None else seed
     problem, method, chosen = prepare(problem, method, keys)
     seed = check_seed(seed)
-    run = Run(problem, method, chosen, seed, Drawn(problem, seed), watch)
+    run = Run(problem, method, chosen, seed, Drawn(as_pulled(problem, method), seed), watch)
     try:
         with _patient_interrupt() as run.interrupted:
             run.go()
@@ -103,6 +103,11 @@ def prepare(
     options = make(_method(method).options, keys, where=f"method {method}")
     _method(method).refuse(problem.layout, on_unit_scale(options, problem.scale))
     return problem, method, options
+
+
+def as_pulled(problem: Problem, method: str) -> Problem:
+    """The problem as a method's clients pull it: with coins, where the method needs 0/1 rewards."""
+    return problem.coined() if METHODS[method].coins else problem
 
 
 def on_unit_scale(options: Any, scale: Scale) -> Any:

@@ -32,7 +32,7 @@ from bestarm.protocol import METHODS
 from bestarm.record import Record
 from bestarm.rewards import stream
 from bestarm.scenario import Scenario
-from bestarm.simulate import Drawn, Run, Scripted, check_seed, on_unit_scale, prepare
+from bestarm.simulate import Drawn, Run, Scripted, as_pulled, check_seed, on_unit_scale, prepare
 from bestarm.theory import limit
 from bestarm.version import __version__
 
@@ -102,7 +102,9 @@ def _trial_seed(cell: Cell, seed: int, block: int, trial: int) -> int:
 
 
 def _by_machines(cell: Cell, seed: int) -> Record:
-    run = Run(cell.problem, cell.method, cell.options, seed, Drawn(cell.problem, seed))
+    run = Run(
+        cell.problem, cell.method, cell.options, seed, Drawn(as_pulled(cell.problem, cell.method), seed)
+    )
     run.go()
     return run.record()
 

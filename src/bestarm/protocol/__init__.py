@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bestarm.protocol import fedsel
+from bestarm.protocol import fedsel, fisher
 
 
 @dataclass(frozen=True)
@@ -39,5 +39,15 @@ METHODS: dict[str, Method] = {
         fedsel.pulls_of,
         fedsel.good_event,
         fedsel.audit_client,
+    ),
+    "fisher": Method(
+        fisher.Options,
+        fisher.Client,
+        fisher.Server,
+        fisher.refuse,
+        fisher.pulls_of,
+        fisher.good_event,
+        fisher.audit_client,
+        coins=True,
     ),
 }

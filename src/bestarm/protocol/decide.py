@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bestarm.exact import clopper_pearson, rejects
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -188,3 +190,50 @@ def period(k: int, first: int, growth: float) -> int:
     """Pulls before round k ≥ 1: H, or ⌈H·growth^(k−1)⌉; never more than 2⁵⁰."""
     with np.errstate(over="ignore"):
         return int(min(np.ceil(first * np.float64(growth) ** (k - 1)), 2.0**50))
+
+
+def loses(sums: ArrayLike, rival: ArrayLike, n: ArrayLike, level: ArrayLike) -> Mask:
+    """Fed-Fisher's test: arms whose sum of n coins is too low to be at least as good as the rival's."""
+    return rejects(sums, rival, n, level)
+
+
+def look_bin(total: ArrayLike, n: ArrayLike, bits: ArrayLike) -> Ints:
+    """The bin of the mean total/n among 2^bits, from integers; a mean of 1 belongs to the last one."""
+    total, n, bits = (np.asarray(x, dtype=np.int64) for x in (total, n, bits))
+    return np.asarray(np.minimum((total << bits) // n, (1 << bits) - 1))
+
+
+def bin_edges(index: ArrayLike, n: ArrayLike, bits: ArrayLike) -> tuple[Ints, Ints]:
+    """The least and the largest sum of n coins whose mean lies in the bin.
+
+    >>> [int(x) for x in bin_edges(look_bin(700, 1000, 5), 1000, 5)]
+    [688, 718]
+    """
+    index, n, bits = (np.asarray(x, dtype=np.int64) for x in (index, n, bits))
+    lower = -((-n * index) >> bits)
+    upper = np.where(index == (1 << bits) - 1, n, -((-n * (index + 1)) >> bits) - 1)
+    return np.asarray(lower), np.asarray(upper)
+
+
+def close_look(lower: Ints, upper: Ints, active: Mask, n: ArrayLike, level: ArrayLike) -> tuple[Mask, Ints]:
+    """Who stays at a look, and the leader: a group goes if its *upper* edge loses to the leader's *lower*."""
+    first = leader(lower.astype(np.float64), active)
+    best = np.take_along_axis(lower, first[..., None], axis=-1)
+    lost = active & loses(upper, best, n, level)
+    np.put_along_axis(lost, first[..., None], False, axis=-1)
+    return np.asarray(active & ~lost), first
+
+
+def look_shortfall(
+    lower: Ints, upper: Ints, active: Mask, single: Mask, first: Ints, n: ArrayLike, level: float
+) -> Floats:
+    """By how much the leader's mean can fall short of the best active arm's, by exact bounds of one look.
+
+    An arm below its group's top arm has a smaller sum, so its upper bound is smaller too. The leader's own
+    group counts unless the leader is its only arm.
+    """
+    low, _ = clopper_pearson(lower, n, level)
+    _, high = clopper_pearson(upper, n, level)
+    rivals = active & ~(single & (np.arange(lower.shape[-1]) == first[..., None]))
+    best = np.take_along_axis(low, first[..., None], axis=-1)[..., 0]
+    return np.asarray(np.max(np.where(rivals, high, -np.inf), axis=-1) - best)

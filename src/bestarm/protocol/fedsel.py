@@ -329,7 +329,8 @@ class Server(RoundServer):
     """The server of Fed-SEL."""
 
     def __init__(self, layout: Layout, options: Options) -> None:
-        super().__init__(layout, wire_of(layout, options))
+        self.own_wire = wire_of(layout, options)
+        super().__init__(layout, self.own_wire)
         self.options = options
         self.radius = radius(options.radius, len(layout.clients), layout.arm_counts, options.delta)
         sizes = {
@@ -353,7 +354,7 @@ class Server(RoundServer):
         return self._report(j, data) if self.round == 0 else self._refinement(j, data)
 
     def _report(self, j: int, data: bytes) -> list[Action]:
-        message, bits = decode_report(data, self.wire, j, self.least[j])
+        message, bits = decode_report(data, self.own_wire, j, self.least[j])
         self.bits_up += bits
         if isinstance(message, Withdrawn):
             self.active[j] = False
@@ -374,7 +375,7 @@ class Server(RoundServer):
             self.round, self.options.period, self.options.period_growth
         )
         bits = int(decide.precision(self.radii[j].alpha(count)))
-        message, size = decode_refinement(data, self.wire, j, count, bits, self.options.quantiser)
+        message, size = decode_refinement(data, self.own_wire, j, count, bits, self.options.quantiser)
         self.bits_up += size
         if message.index is None and message.mean is None:
             self.spent[j] = True

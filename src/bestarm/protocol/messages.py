@@ -1,11 +1,12 @@
-"""What is on the wire in Fed-SEL: typed, bounded, canonical.
+"""What is on the wire: typed, bounded, canonical.
 
 ``encode`` gives (payload, bits); a decoder gives (message, bits) for what ``encode`` can give, to the
 byte, and raises ``Malformed`` for everything else. Both ends share a ``Wire``: the facts that need not be
 sent.
 
-Uplink: a ``Report`` in round 0, then one ``Refinement`` a round, or ``Withdrawn``. Downlink: ``Onward``
-(who is active), ``Bound`` (only with early stop) and ``Final``.
+Fed-SEL, uplink: a ``Report`` in round 0, then one ``Refinement`` a round, or ``Withdrawn``; downlink:
+``Onward`` (who is active), ``Bound`` (only with early stop) and ``Final``. Fed-Fisher, uplink: a
+``LookReport`` a look, ``Withdrawn`` or ``LookStopped``; downlink: ``LookDown`` and ``Final``.
 """
 
 from __future__ import annotations
@@ -61,11 +62,17 @@ class Report:
 
 @dataclass(frozen=True)
 class Withdrawn:
-    """Round 0 with early stop: every arm of the client is beaten by the bound that the server sent."""
+    """Every arm of the client is beaten by what the server sent (Fed-SEL: in round 0, with early stop)."""
 
     def encode(self, wire: Wire, group: int) -> tuple[bytes, int]:
         w = Writer()
         w.fixed(0b11, 2)
+        return w.payload(), w.bits
+
+    def encode_in_look(self, wire: LookWire) -> tuple[bytes, int]:
+        """Fed-Fisher: one bit, told from a report by its length; two where a client may also stop."""
+        w = Writer()
+        w.fixed(0b10 if wire.stoppable else 1, 2 if wire.stoppable else 1)
         return w.payload(), w.bits
 
 
@@ -200,7 +207,7 @@ class Final:
     group: int | None
     arm: int | None
 
-    def encode(self, wire: Wire) -> tuple[bytes, int]:
+    def encode(self, wire: Wire | LookWire) -> tuple[bytes, int]:
         w = Writer()
         w.flag(True)
         w.flag(self.group is not None)
@@ -217,17 +224,21 @@ def decode_downlink(data: bytes, wire: Wire) -> Onward | Bound | Final:
     return message
 
 
+def _read_final(r: Reader, arm_counts: tuple[int, ...]) -> Final:
+    group = arm = None
+    if r.flag():
+        group = r.fixed(width_of(len(arm_counts)))
+        if group >= len(arm_counts):
+            raise Malformed(f"group {group} of {len(arm_counts)}")
+        arm = r.fixed(width_of(arm_counts[group]))
+        if arm >= arm_counts[group]:
+            raise Malformed(f"arm {arm} of an arm-set of {arm_counts[group]}")
+    return Final(group, arm)
+
+
 def _read_downlink(r: Reader, wire: Wire) -> Onward | Bound | Final:
     if r.flag():
-        group = arm = None
-        if r.flag():
-            group = r.fixed(width_of(len(wire.arm_counts)))
-            if group >= len(wire.arm_counts):
-                raise Malformed(f"group {group} of {len(wire.arm_counts)}")
-            arm = r.fixed(width_of(wire.arm_counts[group]))
-            if arm >= wire.arm_counts[group]:
-                raise Malformed(f"arm {arm} of an arm-set of {wire.arm_counts[group]}")
-        return Final(group, arm)
+        return _read_final(r, wire.arm_counts)
     if wire.early_stop and r.flag():
         value = r.real()
         if not math.isfinite(value):
@@ -252,3 +263,135 @@ def refinement_bits(wire: Wire, count: ArrayLike, precision: ArrayLike, quantise
     """Bits of refinements, without encoding them; the last axis runs over groups."""
     mean = np.where(np.asarray(wire.binary), _bit_length(count), 64)
     return np.asarray((np.asarray(precision) if quantiser else mean) + int(wire.stoppable), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class LookWire:
+    """What both ends of Fed-Fisher know. `stoppable`: a client's pulls or data may run out."""
+
+    arm_counts: tuple[int, ...]
+    stoppable: bool = False
+
+
+STEP_BITS = 7  # a bin relative to the last one; the largest code is the escape
+ESCAPE = (1 << STEP_BITS) - 1
+MIDDLE = ESCAPE // 2
+
+
+@dataclass(frozen=True)
+class LookReport:
+    """A look: the top arm, whether it is the client's only one, and the bin of its mean (of 2^bits)."""
+
+    arm: int
+    single: bool
+    index: int
+    bits: int
+
+    def encode(self, wire: LookWire, group: int, last: LookReport | None) -> tuple[bytes, int]:
+        """`last` is the client's previous report: what has not changed, or little, is not sent again."""
+        w = Writer()
+        if wire.stoppable:
+            w.flag(False)
+        w.flag(self.single)
+        if last is not None:
+            w.flag(self.arm == last.arm)
+        if last is None or self.arm != last.arm:
+            w.fixed(self.arm, width_of(wire.arm_counts[group]))
+        step = None if last is None else self.index - last.moved_to(self.bits) + MIDDLE
+        if step is not None and 0 <= step < ESCAPE:
+            w.fixed(step, STEP_BITS)
+        else:
+            if last is not None:
+                w.fixed(ESCAPE, STEP_BITS)
+            w.fixed(self.index, self.bits)
+        return w.payload(), w.bits
+
+    def moved_to(self, bits: int) -> int:
+        """This bin's centre, among 2^bits bins."""
+        return ((2 * self.index + 1) << (bits - self.bits)) >> 1
+
+
+@dataclass(frozen=True)
+class LookStopped:
+    """The client can't make the pulls of this look."""
+
+    def encode(self, wire: LookWire) -> tuple[bytes, int]:
+        w = Writer()
+        w.fixed(0b11, 2)
+        return w.payload(), w.bits
+
+
+def decode_look_report(
+    data: bytes, wire: LookWire, group: int, last: LookReport | None, bits: int
+) -> tuple[LookReport | Withdrawn | LookStopped, int]:
+    """A client's message at a look whose means travel in 2^bits bins."""
+    r = Reader(data)
+    message: LookReport | Withdrawn | LookStopped
+    # A report that follows another takes at least nine bits, so one byte can only be a withdrawal.
+    if r.flag() if wire.stoppable else (last is not None and len(data) == 1):
+        message = LookStopped() if wire.stoppable and r.flag() else Withdrawn()
+        encoded = message.encode_in_look(wire) if isinstance(message, Withdrawn) else message.encode(wire)
+        return message, _canonical(data, encoded)
+    single = r.flag()
+    if last is not None and r.flag():
+        arm = last.arm
+    else:
+        arm = r.fixed(width_of(wire.arm_counts[group]))
+        if arm >= wire.arm_counts[group]:
+            raise Malformed(f"arm {arm} of an arm-set of {wire.arm_counts[group]}")
+    step = ESCAPE if last is None else r.fixed(STEP_BITS)
+    index = r.fixed(bits) if step == ESCAPE or last is None else last.moved_to(bits) + step - MIDDLE
+    if not 0 <= index < 1 << bits:
+        raise Malformed(f"bin {index} of {1 << bits}")
+    message = LookReport(arm, single, index, bits)
+    return message, _canonical(data, message.encode(wire, group, last))
+
+
+@dataclass(frozen=True)
+class LookDown:
+    """Who is active (group 0 first), and the leader's bin at this look."""
+
+    active: int
+    groups: int
+    index: int
+    bits: int
+
+    @staticmethod
+    def of(active: NDArray[np.bool_], index: int, bits: int) -> LookDown:
+        return LookDown(Onward.of(active).bits, len(active), index, bits)
+
+    def is_active(self, group: int) -> bool:
+        return bool(self.active >> (self.groups - 1 - group) & 1)
+
+    def encode(self, wire: LookWire) -> tuple[bytes, int]:
+        w = Writer()
+        w.flag(False)
+        w.fixed(self.active, self.groups)
+        w.fixed(self.index, self.bits)
+        return w.payload(), w.bits
+
+
+def decode_look_down(data: bytes, wire: LookWire, bits: int) -> LookDown | Final:
+    """The server's message at a look whose means travel in 2^bits bins."""
+    r = Reader(data)
+    message: LookDown | Final
+    if r.flag():
+        message = _read_final(r, wire.arm_counts)
+    else:
+        groups = len(wire.arm_counts)
+        message = LookDown(r.fixed(groups), groups, r.fixed(bits), bits)
+    _canonical(data, message.encode(wire))
+    return message
+
+
+def look_report_bits(
+    wire: LookWire, index: ArrayLike, bits: int, changed: ArrayLike, last: ArrayLike | None, last_bits: int
+) -> NDArray[np.int64]:
+    """Bits of look reports, without encoding them; the last axis runs over groups."""
+    arms = np.array([width_of(n) for n in wire.arm_counts])
+    if last is None:
+        return np.asarray(int(wire.stoppable) + 1 + arms + bits + 0 * np.asarray(index))
+    moved = ((2 * np.asarray(last) + 1) << (bits - last_bits)) >> 1
+    step = np.asarray(index) - moved + MIDDLE
+    far = (step < 0) | (step >= ESCAPE)
+    return np.asarray(int(wire.stoppable) + 2 + np.asarray(changed) * arms + STEP_BITS + far * bits)

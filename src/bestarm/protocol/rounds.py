@@ -27,7 +27,7 @@ from bestarm.protocol.machine import (
     Transitions,
     demand,
 )
-from bestarm.protocol.messages import Final, Wire
+from bestarm.protocol.messages import Final, LookWire, Wire
 from bestarm.protocol.verdict import REASONS, Reason, Verdict
 
 SERVER = "server"
@@ -36,7 +36,7 @@ SERVER = "server"
 class Downlink(Protocol):
     """A message of the server's."""
 
-    def encode(self, wire: Wire) -> tuple[bytes, int]: ...
+    def encode(self, wire: Any) -> tuple[bytes, int]: ...
 
 
 def one_arm(layout: Layout) -> bool:
@@ -57,7 +57,7 @@ class RoundServer:
         ("done", Stop): frozenset({"done"}),
     }
 
-    def __init__(self, layout: Layout, wire: Wire) -> None:
+    def __init__(self, layout: Layout, wire: Wire | LookWire) -> None:
         self.layout, self.wire = layout, wire
         groups = len(layout.groups)
         self.state = "new"
