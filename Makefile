@@ -24,7 +24,7 @@ $(VENV)/.%: pyproject.toml constraints.txt
 
 demo: $(VENV)/.report
 	@mkdir -p out
-	$(BIN)/bestarm run examples/target-detection.toml --seed 7 --plot out/demo.png
+	$(BIN)/python examples/side_by_side.py examples/target-detection.toml out/demo.png
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --cov

@@ -74,6 +74,10 @@ RUNS = {
     "early stop": lambda: ba.identify(
         ba.Problem.bernoulli([[0.95, 0.1], [0.3, 0.3]]), "fed-sel", delta=0.1, seed=1, early_stop=True
     ),
+    "fisher": lambda: ba.identify(ba.Problem.paper_instance(3), "fisher", delta=0.1, seed=1, quiet=2),
+    "fisher with epsilon": lambda: ba.identify(
+        ba.Problem.bernoulli([[0.7, 0.7], [0.6, 0.2]]), "fisher", seed=1, epsilon=0.1, budget=100_000
+    ),
     "real rewards": lambda: ba.identify(
         ba.Problem.from_rewards(
             {
@@ -121,7 +125,7 @@ def test_an_alteration_of_any_conclusion_is_caught_without_the_digest(make):
             continue
         # What is left is a client's raw observation, from which others follow: a replay catches it.
         assert path[:3] == ("verdict", "certificate", "local"), path
-        assert {"sum", "top_sum", "top", "arm"} & set(path[-2:]), path
+        assert {"sum", "top_sum", "top", "arm", "rival", "look"} & set(path[-2:]), path
         assert not ba.verify(record, replay=True).ok, path
     assert checked > 40
 

@@ -12,6 +12,7 @@ import time
 import pytest
 
 QUICK = """
+method = "fed-sel"
 delta = 0.1
 [[group]]
 name = "north"

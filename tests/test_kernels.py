@@ -54,8 +54,27 @@ def test_replayed_through_the_machines_a_trial_is_the_same(problem, options, see
     check_replay(problem, options, seed)
 
 
-def check_replay(problem, options, seed):
-    trials = ba.study(problem, "fed-sel", trials=6, seed=seed, workers=1, **options)
+@st.composite
+def fisher_options(draw):
+    return {
+        "delta": draw(st.sampled_from([0.01, 0.3])),
+        "n0": draw(st.sampled_from([1, 8, 32])),
+        "q": draw(st.sampled_from([1.3, 1.5, 3.0])),
+        "quiet": draw(st.integers(0, 3)),
+        "epsilon": draw(st.sampled_from([0.0, 0.2])),
+        "max_rounds": draw(st.sampled_from([1, 4, 16])),
+        "budget": draw(st.sampled_from([None, 40, 900, 20_000])),
+    }
+
+
+@settings(max_examples=60)
+@given(problems(), fisher_options(), st.integers(0, 2**32))
+def test_so_it_is_with_fed_fisher(problem, options, seed):
+    check_replay(problem, options, seed, "fisher")
+
+
+def check_replay(problem, options, seed, method="fed-sel"):
+    trials = ba.study(problem, method, trials=6, seed=seed, workers=1, **options)
     for i in range(0, 6, 2):
         record = trials.record(i)
         assert ba.verify(record).failures == ()

@@ -3,6 +3,7 @@
 from bestarm.audit import Verification, verify
 from bestarm.confidence import Radius, radius
 from bestarm.errors import InputError
+from bestarm.exact import fisher_pvalue
 from bestarm.problem import Problem
 from bestarm.record import Record
 from bestarm.rewards import Bernoulli, Beta, Function, Recording, Table
@@ -31,6 +32,7 @@ __all__ = [
     "Trials",
     "Verification",
     "__version__",
+    "fisher_pvalue",
     "identify",
     "limit",
     "load",

@@ -26,7 +26,7 @@ from bestarm import audit
 from bestarm.errors import InputError
 from bestarm.protocol import METHODS
 from bestarm.protocol.verdict import REASONS
-from bestarm.record import Record
+from bestarm.record import Record, fallen, views
 from bestarm.rewards import Scale
 from bestarm.scenario import TEMPLATE, Scenario, load
 from bestarm.simulate import DEFAULT_METHOD, Interrupted, Progress, identify, prepare
@@ -318,9 +318,9 @@ def _show_study(done: Trials) -> None:
         table.add_row(*cells, ratio, wrong, *[str(row[name]) for name in undecided])
     out.print(table)
     out.print(
-        f"Means of {done.trials:,} trials ± 95 %. longest: pulls of the busiest client. ×limit: pulls against "
-        "the least that any method needs on average. wrong: wrong answers, and the upper end of the exact "
-        f"95 % interval of their rate. Seed {done.seed}.",
+        f"Means of {done.trials:,} trials ± 95 %. longest: pulls of the busiest client. ×limit: pulls "
+        "against the least that any method needs on average. wrong: wrong answers, and the upper end of "
+        f"the exact 95 % interval of their rate. Seed {done.seed}.",
         style="dim",
     )
 
@@ -379,9 +379,9 @@ def show(record: Record) -> None:
         epsilon = record.options.get("epsilon") or 0.0
         close = f", or at most {epsilon:g} worse" if epsilon else ""
         out.print(f"[bold green]{escape(verdict.arm or '')}[/] is the best arm{close}.")
-        if verdict.mean is not None and verdict.interval is not None:
-            low, high = verdict.interval
-            out.print(f"Its mean is about {verdict.mean:.4g}, between {low:.4g} and {high:.4g}.")
+        if verdict.mean is not None:
+            between = ", between {:.4g} and {:.4g}".format(*verdict.interval) if verdict.interval else ""
+            out.print(f"Its mean is about {verdict.mean:.4g}{between}.")
         out.print(f"This is wrong with probability at most {record.delta:g}.")
     else:
         out.print(f"[bold yellow]Undecided[/]: {REASONS[str(verdict.reason)]}.")
@@ -394,13 +394,15 @@ def show(record: Record) -> None:
         text = f"Proven faulty: {fault['client']} in round {fault['round']}: {fault['reason']}."
         out.print(escape(text), style="red")
     _show_groups(record)
-    phase2 = max(record.rounds - 1, 0)
     rounds = f"{record.rounds} rounds" if record.rounds != 1 else "1 round"
-    out.print(f"{rounds} (the Phase I reports, and {phase2} of Phase II)")
+    phases = ("Phase I", "Phase II") if record.method == "fed-sel" else ("quiet looks", "the others")
+    if record.method == "fed-sel":
+        rounds += f" (the Phase I reports, and {max(record.rounds - 1, 0)} of Phase II)"
+    out.print(rounds)
     if record.pulls is not None:
         p = record.pulls
         out.print(
-            f"{p.total:,} pulls ({p.phase1:,} in Phase I, {p.phase2:,} in Phase II), "
+            f"{p.total:,} pulls ({p.phase1:,} in {phases[0]}, {p.phase2:,} in {phases[1]}), "
             f"at most {p.max_per_client:,} by one client"
         )
     out.print(f"{record.bits.up:,} bits up, {record.bits.down:,} bits down")
@@ -408,27 +410,23 @@ def show(record: Record) -> None:
 
 
 def _show_groups(record: Record) -> None:
-    rows = record.verdict.certificate["server"]["rounds"]
-    if not rows:
-        return
     scale = Scale(**record.problem["scale"])
-    last: dict[int, tuple[float, float, float]] = {}
-    fell: dict[int, int] = {}
-    for row in rows:
-        for j, mean, lower, upper in zip(row["group"], row["mean"], row["lower"], row["upper"], strict=True):
-            last[j] = (mean, lower, upper)
-        fell |= dict.fromkeys(row["out"], row["round"])
+    last = {view.group: view for view in views(record)}
+    if not last:
+        return
+    fell = fallen(record)
+    stay = "stays" if record.verdict.status == "undecided" else "wins"
     table = Table(box=None, header_style="dim", pad_edge=False)
     for title, justify in (("group", "left"), ("mean", "right"), ("interval", "left"), ("", "left")):
         table.add_column(title, justify=justify)  # type: ignore[arg-type]
-    ranked = sorted(last, key=lambda j: -last[j][1])
-    for j in ranked[:MOST_ROWS]:
-        mean, lower, upper = last[j]
-        fate = f"out in round {fell[j]}" if j in fell else "stays"
-        name = escape(record.problem["groups"][j]["name"])
-        table.add_row(
-            name, f"{scale.user(mean):.4g}", _bar(mean, lower, upper, flip=scale.goal == "min"), fate
-        )
+    final = max(view.round for view in last.values())
+    ranked = sorted(last.values(), key=lambda view: -view.mean)
+    for view in ranked[:MOST_ROWS]:
+        fate = stay if view.round == final else f"withdrew in round {view.round + 1}"
+        fate = f"out in round {fell[view.group]}" if view.group in fell else fate
+        name = escape(record.problem["groups"][view.group]["name"])
+        bar = _bar(view.mean, view.lower, view.upper, flip=scale.goal == "min")
+        table.add_row(name, f"{scale.user(view.mean):.4g}", bar, fate)
     out.print(table)
     if len(ranked) > MOST_ROWS:
         out.print(f"… and {len(ranked) - MOST_ROWS} more groups", style="dim")

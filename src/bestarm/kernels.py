@@ -419,7 +419,7 @@ def fisher(
     halted = np.zeros(shape, dtype=bool)
     pulls, quiet_pulls = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     tops, index = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    bits_up, bits_down, rounds, outcome, winner = (np.zeros(trials, dtype=np.int64) for _ in range(5))
+    bits_up, bits_down, rounds, outcome, winner = np.zeros((5, trials), dtype=np.int64)
     dropped = np.zeros(shape, dtype=bool)  # by the server
     names = np.array([width_of(groups) + width_of(n) for n in layout.arm_counts])
     script: Script = {}
@@ -435,14 +435,14 @@ def fisher(
         busy = active[live] & ~halted[live]
         mine &= busy[..., None]
         drawn = arms.sums(rng, np.tile(np.arange(groups), len(live)), (step * mine).reshape(-1, width))
-        drawn = drawn.reshape(mine.shape).astype(np.int64)
+        new = drawn.reshape(mine.shape).astype(np.int64)
         if trace is not None and trace in live:
             at = int(np.flatnonzero(live == trace)[0])
             for j in np.flatnonzero(busy[at]):
                 which = np.flatnonzero(mine[at, j])
-                batch = tuple(which.tolist()), step, tuple(drawn[at, j, which].astype(float).tolist())
+                batch = tuple(which.tolist()), step, tuple(new[at, j, which].astype(float).tolist())
                 script.setdefault(int(j), []).append(batch)
-        sums[live] += drawn
+        sums[live] += new
         pulls[live] += np.where(busy, cost, 0)
         if look < looks.quiet:
             quiet_pulls[live] += np.where(busy, cost, 0)
@@ -461,9 +461,10 @@ def fisher(
         size = look_report_bits(
             wire, found, bits, top != tops[live], None if first_time else index[live], last_bits
         )
-        bits_up[live] += np.where(busy, size, 2 * (active[live] & halted[live])).sum(axis=1)
+        stopped = active[live] & halted[live]
+        bits_up[live] += np.where(busy, size, np.where(stopped, 2, 0)).sum(axis=1)
         tops[live], index[live], last_bits = top, found, bits
-        stuck = (active[live] & halted[live]).any(axis=1)
+        stuck = np.asarray(stopped.any(axis=1))
         lower, upper = decide.bin_edges(found, n, bits)
         stay, leader = decide.close_look(lower, upper, active[live], n, level)
         single = race[live].sum(axis=2) == 1
@@ -497,9 +498,14 @@ def fisher(
     picked = tops[np.arange(trials), winner]
     good = np.full(trials, None, dtype=object)
     if arms.known and problem.best is not None:
-        j = next(i for i, g in enumerate(layout.groups) if problem.best.startswith(g.name + "/"))
-        a = layout.groups[j].arms.index(problem.best.split("/")[1])
-        good = (race[:, j, a] & ~dropped[:, j]).astype(object)
+        best_at = [
+            (j, a)
+            for j, n in enumerate(layout.arm_counts)
+            for a in range(n)
+            if layout.arm(j, a) == problem.best
+        ]
+        ((own, a),) = best_at
+        good = (race[:, own, a] & ~dropped[:, own]).astype(object)
     return _columns(
         layout, outcome, winner, picked, good, rounds, quiet_pulls, pulls - quiet_pulls, bits_up, bits_down
     ), script

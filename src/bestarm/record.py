@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from bestarm.errors import InputError
+from bestarm.exact import clopper_pearson
 from bestarm.problem import Layout, Problem
 from bestarm.protocol import METHODS, Method
 from bestarm.protocol.verdict import Verdict
@@ -129,6 +131,38 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 def plain_json(value: Any) -> Any:
     """A value as JSON would give it back: lists for tuples, dicts for structs."""
     return msgspec.json.decode(msgspec.json.encode(value))
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """What a picture shows of one group in one round, on [0, 1]: pulls of its arm, mean and interval."""
+
+    group: int
+    round: int
+    pulls: int
+    mean: float
+    lower: float
+    upper: float
+
+
+def views(record: Record) -> list[View]:
+    """What the server knew, round by round. Fed-Fisher claims no intervals; 95 % ones are for the eye."""
+    found = []
+    for row in record.verdict.certificate["server"]["rounds"]:
+        if "mean" in row:
+            columns = (row["count"], row["mean"], row["lower"], row["upper"])
+        else:
+            n, low, high = row["pulls"], np.asarray(row["lower"]), np.asarray(row["upper"])
+            below, above = clopper_pearson(low, n, 0.025)[0], clopper_pearson(high, n, 0.025)[1]
+            columns = ([n] * len(low), ((low + high) / (2 * n)).tolist(), below.tolist(), above.tolist())
+        for j, *values in zip(row["group"], *columns, strict=True):
+            found.append(View(j, row["round"], *values))
+    return found
+
+
+def fallen(record: Record) -> dict[int, int]:
+    """Groups that the server dropped, with the round."""
+    return {j: row["round"] for row in record.verdict.certificate["server"]["rounds"] for j in row["out"]}
 
 
 def digest(plain: Mapping[str, Any]) -> str:

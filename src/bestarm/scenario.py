@@ -425,8 +425,8 @@ TEMPLATE = """\
 
 delta = 0.05            # the answer may be wrong with at most this probability
 goal = "max"            # "max": the highest mean is best; "min": the lowest
-method = "fed-sel"      # how the sites work together
-period = 100            # pulls between two rounds with the server
+method = "fisher"       # how the sites work together; "fed-sel" is the paper's method
+prefer = "pulls"        # what to save: "pulls", "rounds" or "bits"
 # budget = 1000000      # pulls that one client may make; then the verdict may be "undecided"
 # max_rounds = 500      # rounds that the run may take
 # epsilon = 0.01        # be content with an arm this close to the best

@@ -27,7 +27,7 @@ from bestarm.record import Record, conclude
 from bestarm.rewards import Scale, stream
 from bestarm.scenario import Scenario
 
-DEFAULT_METHOD = "fed-sel"
+DEFAULT_METHOD = "fisher"
 
 # Each client's batches, in order: (arms, times, sums).
 Script = Mapping[int, Sequence[tuple[tuple[int, ...], int, tuple[float, ...]]]]

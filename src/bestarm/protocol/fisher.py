@@ -56,7 +56,7 @@ from bestarm.protocol.verdict import Reason, Verdict
 MAX_LOOK = 2**36  # pulls of one arm: sums times bins stay below 2⁶³
 
 # What to save: (n₀, q, quiet). Chosen by benchmarks/preferences.py, which shows what each costs elsewhere.
-PREFERENCES = {"pulls": (32, 1.5, 0), "rounds": (32, 4.0, 4), "bits": (32, 2.0, 4)}
+PREFERENCES = {"pulls": (32, 1.5, 0), "rounds": (16, 3.0, 3), "bits": (32, 2.0, 3)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +179,7 @@ class Client:
     """One client. It knows the layout, its own group and the options; never a true mean."""
 
     transitions: ClassVar[Transitions] = {
-        ("new", Start): frozenset({"pulling", "done"}),
+        ("new", Start): frozenset({"pulling", "reported", "done"}),
         ("pulling", Pulled): frozenset({"pulling", "reported"}),
         ("pulling", Received): frozenset({"pulling", "done"}),
         ("pulling", Stop): frozenset({"reported"}),
@@ -246,6 +246,8 @@ class Client:
             self.options.budget is not None and self.pulls + cost > self.options.budget
         ):
             return self._stop()
+        if needed == 0:  # two looks of one size: n₀ is tiny
+            return self._at_look()
         self.state = "pulling"
         return [Pull(self.arms, needed)]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bestarm.errors import InputError
-from bestarm.record import Record
+from bestarm.record import Record, View, fallen, views
 from bestarm.rewards import Scale
 
 # Okabe and Ito's palette: told apart by colour-blind readers too.
@@ -29,56 +30,69 @@ def _pyplot() -> Any:
     return plt
 
 
-def intervals(record: Record, ax: Any = None) -> Any:
-    """Each group's interval for its best arm, round by round, until it falls."""
+def intervals(record: Record, ax: Any = None, x: str | None = None) -> Any:
+    """Each group's arm with its interval until the group falls, against the `round` or the `pulls` of it."""
     plt = _pyplot()
     if ax is None:
         _, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    x = x or ("round" if record.method == "fed-sel" else "pulls")
     scale = Scale(**record.problem["scale"])
-    groups = record.problem["groups"]
-    rows = record.verdict.certificate["server"]["rounds"]
-    if not rows:
+    lines: dict[int, list[View]] = {}
+    for view in views(record):
+        lines.setdefault(view.group, []).append(view)
+    fell = fallen(record)
+    if not lines:
         ax.text(0.5, 0.5, "no round was completed", ha="center", transform=ax.transAxes)
-    lines: dict[int, list[tuple[int, float, float, float]]] = {}
-    for row in rows:
-        for j, mean, lower, upper in zip(row["group"], row["mean"], row["lower"], row["upper"], strict=True):
-            lines.setdefault(j, []).append((row["round"], mean, lower, upper))
-    fell = {j: row["round"] for row in rows for j in row["out"]}
-    last = max((row["round"] for row in rows), default=0)
-    shown = sorted(lines, key=lambda j: -lines[j][-1][3])[:MOST_GROUPS]
+    last = max((getattr(view, x) for line in lines.values() for view in line), default=0)
+    shown = sorted(lines, key=lambda j: -lines[j][-1].upper)[:MOST_GROUPS]
     for place, j in enumerate(shown):
         colour = COLOURS[place % len(COLOURS)]
-        k = [point[0] for point in lines[j]]
-        mean, lower, upper = ([scale.user(point[i]) for point in lines[j]] for i in (1, 2, 3))
+        at = [getattr(view, x) for view in lines[j]]
+        mean, lower, upper = (
+            [scale.user(getattr(v, k)) for v in lines[j]] for k in ("mean", "lower", "upper")
+        )
         # A dollar sign would begin a formula, and a leading underscore hide the entry from the legend.
-        name = " " + groups[j]["name"].replace("$", r"\$")
+        name = " " + record.problem["groups"][j]["name"].replace("$", r"\$")
         name += f", out in round {fell[j]}" if j in fell else ", stays"
-        if len(k) == 1:  # one report: a point with its interval, beside the others of its round
-            x = [k[0] + (place - (len(shown) - 1) / 2) * max(last, 1) * 0.012]
+        if len(at) == 1:  # one report: a point with its interval, beside the others of its round
+            where = [at[0] + (place - (len(shown) - 1) / 2) * max(last, 1) * 0.012]
             span = [[abs(mean[0] - lower[0])], [abs(upper[0] - mean[0])]]
-            ax.errorbar(x, mean, yerr=span, fmt="o", color=colour, capsize=4, label=name)
+            ax.errorbar(where, mean, yerr=span, fmt="o", color=colour, capsize=4, label=name)
         else:
-            ax.fill_between(k, lower, upper, color=colour, alpha=0.22, linewidth=0)
-            ax.plot(k, mean, color=colour, label=name)
+            ax.fill_between(at, lower, upper, color=colour, alpha=0.22, linewidth=0)
+            ax.plot(at, mean, color=colour, label=name)
             if j in fell:
-                ax.plot(k[-1], mean[-1], "x", color=colour, markersize=9, markeredgewidth=2)
-    ax.set_xlabel("round (round 0: the reports of Phase I)")
-    ax.set_ylabel("mean reward of the group's arm, with its interval")
+                ax.plot(at[-1], mean[-1], "x", color=colour, markersize=9, markeredgewidth=2)
+    if x == "round":
+        ax.set_xlabel("round (round 0: the first reports)")
+    else:
+        ax.set_xlabel("pulls of the group's arm")
+        ax.set_xscale("log")
+    band = "its interval" if record.method == "fed-sel" else "95 % for the eye"
+    ax.set_ylabel(f"mean reward, with {band}")
     verdict = record.verdict
     arm = (verdict.arm or "").replace("$", r"\$")
-    ax.set_title(f"{arm} is the best arm" if arm else f"undecided: {verdict.reason}")
+    ax.set_title(
+        f"{record.method}: {arm} is the best arm" if arm else f"{record.method}: undecided, {verdict.reason}"
+    )
     if shown:
         ax.legend(frameon=False)
     if len(lines) > len(shown):
-        ax.text(
-            0.99,
-            0.01,
-            f"{len(lines) - len(shown)} further groups not drawn",
-            ha="right",
-            transform=ax.transAxes,
-        )
+        rest = f"{len(lines) - len(shown)} further groups not drawn"
+        ax.text(0.99, 0.01, rest, ha="right", transform=ax.transAxes)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def side_by_side(records: Sequence[Record], path: str) -> None:
+    """Save one picture with the intervals of several records, on one scale of rewards."""
+    plt = _pyplot()
+    _, axes = plt.subplots(
+        1, len(records), figsize=(6.5 * len(records), 4.5), sharey=True, squeeze=False, layout="constrained"
+    )
+    for record, ax in zip(records, axes[0], strict=True):
+        intervals(record, ax)
+    save(axes[0][0], path)
 
 
 def check_format(path: Path) -> None:
