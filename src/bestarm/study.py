@@ -32,7 +32,7 @@ from bestarm.protocol import METHODS
 from bestarm.record import Record
 from bestarm.rewards import stream
 from bestarm.scenario import Scenario
-from bestarm.simulate import Drawn, Run, Scripted, as_pulled, check_seed, on_unit_scale, prepare
+from bestarm.simulate import Drawn, Run, Scripted, as_pulled, check_seed, on_unit_scale, options_for, prepare
 from bestarm.theory import limit
 from bestarm.version import __version__
 
@@ -434,8 +434,13 @@ def _cells(
                 if isinstance(problem, Scenario)
                 else made
             )
-        rest = {key: value for key, value in keys.items() if key not in own and key != "method"}
-        yield Cell(keys, *prepare(base, keys.get("method", method), {**options, **rest}))
+        rest = {
+            **options,
+            **{key: value for key, value in keys.items() if key not in own and key != "method"},
+        }
+        if "method" in vary:  # a key may be meant for one of the methods
+            rest = options_for(keys["method"], rest)
+        yield Cell(keys, *prepare(base, keys.get("method", method), rest))
 
 
 @contextlib.contextmanager
