@@ -14,26 +14,31 @@ NAMES = ["single_run", "skip_ahead", "scale", "workers", "preferences", "ladder"
 
 
 def main() -> None:
-    out = Path("out")
-    out.mkdir(exist_ok=True)
-    console = Console(width=140)
-    for name in sys.argv[1:] or NAMES:
+    names = sys.argv[1:] or NAMES
+    for name in names:
         if name not in NAMES:
             sys.exit(f"there is no benchmark {name!r}; known: {', '.join(NAMES)}")
-        module = importlib.import_module(f"benchmarks.{name}")
-        rows = module.measure()
-        (out / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
-        table = Table(title=f"{name}: {module.__doc__.splitlines()[0]}", title_justify="left")
-        for column in rows[0]:
-            table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right")
+    out = Path("out")
+    out.mkdir(exist_ok=True)
+    found = {}
+    for name in names:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        found[name] = importlib.import_module(f"benchmarks.{name}").measure()
+        (out / f"{name}.json").write_text(json.dumps(found[name], indent=1) + "\n")
+    table = Table(title="Benchmarks (all numbers are in out/*.json)", title_justify="left")
+    table.add_column("benchmark")
+    table.add_column("figures", overflow="fold")
+    for name, rows in found.items():
         for row in rows:
-            table.add_row(
-                *[
-                    f"{v:,.4g}" if isinstance(v, float) else f"{v:,}" if isinstance(v, int) else v
-                    for v in row.values()
-                ]
-            )
-        console.print(table)
+            table.add_row(name, ", ".join(f"{key} {_text(value)}" for key, value in row.items()))
+        table.add_section()
+    Console(width=150).print(table)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,30 @@ def check_replay(problem, options, seed, method="fed-sel"):
         assert told == {name: trials[name][i] for name in told}
 
 
+@pytest.mark.parametrize("method", ["fed-sel", "fisher"])
+def test_on_another_scale_epsilon_is_the_user_s_in_study_and_record(method):
+    problem = ba.Problem.from_rewards({"g": {"a": 60, "b": 50}, "h": {"c": 30}}, bounds=(0, 100))
+    unit = ba.Problem.from_rewards({"g": {"a": 0.6, "b": 0.5}, "h": {"c": 0.3}})
+    wide = ba.study(problem, method, trials=5, seed=1, epsilon=20, delta=0.1, workers=1)
+    narrow = ba.study(unit, method, trials=5, seed=1, epsilon=0.2, delta=0.1, workers=1)
+    assert wide["pulls_total"].tolist() == narrow["pulls_total"].tolist()
+    assert wide.record(2).pulls.total == wide["pulls_total"][2]
+
+
+@pytest.mark.parametrize(
+    ("means", "options"),
+    [
+        ([[0.5], [0.5]], {"period_growth": 2.0}),
+        ([[0.5, 0.1], [0.5, 0.1], [0.2]], {"period_growth": 3.0, "quantiser": False}),
+        ([[0.9, 0.2], [0.3]], {"c": 1e4}),
+        ([[0.9, 0.2], [0.6, 0.5], [0.1]], {}),
+        ([[0.95, 0.9, 0.2], [0.85]], {"radius": "sharp", "c": 3.0}),
+    ],
+)
+def test_without_a_budget_too_up_to_where_counts_end(means, options):
+    check_replay(ba.Problem.bernoulli(means), {"delta": 0.1, **options}, seed=3)
+
+
 def test_the_paper_s_instance_is_replayed_too():
     trials = ba.study(ba.Problem.paper_instance(7), "fed-sel", trials=40, seed=3, delta=0.1, workers=1)
     for i in (0, 17, 39):
@@ -146,7 +170,8 @@ def test_a_batch_that_is_called_quiet_hides_no_elimination(seed, arms, times):
     path = rng.random((times, arms)) < rng.random(arms)
     sums = rng.integers(0, 12, arms).astype(float)
     active = np.ones(arms, dtype=bool)
-    active[rng.integers(0, arms)] = arms > 2 and rng.random() < 0.5
+    if arms > 2:
+        active[rng.integers(0, arms)] = rng.random() < 0.5
     boundary = float(rng.integers(1, 25))
     if active.sum() < 2 or not decide.eliminate(sums, active, boundary)[active].all():
         return

@@ -69,7 +69,7 @@ def test_on_a_real_dask_cluster():
     distributed = pytest.importorskip("distributed", reason="Dask comes with bestarm[study]")
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster,
         distributed.Client(cluster) as client,
         client.get_executor() as executor,
@@ -169,6 +169,96 @@ def test_an_interrupted_study_goes_on_without_repeating_a_block(tmp_path, monkey
     assert [p.name for p in tmp_path.iterdir()] == ["t.csv"]
 
 
+def test_a_study_without_a_seed_goes_on_with_the_seed_that_was_drawn(tmp_path, monkeypatch):
+    path = tmp_path / "t.csv"
+    original = module.run_block
+
+    def run_block(cell, seed, block, size):
+        if block == 2:
+            raise KeyboardInterrupt
+        return original(cell, seed, block, size)
+
+    monkeypatch.setattr(module, "run_block", run_block)
+    with pytest.raises(ba.StudyInterrupted):
+        run(out=path, seed=None)
+    monkeypatch.setattr(module, "run_block", original)
+    resumed = run(out=path, seed=None, resume=True)
+    assert same(resumed, run(seed=resumed.seed))
+    with pytest.raises(ba.InputError, match="complete"):
+        run(out=path, resume=True)
+
+
+@pytest.mark.parametrize("text", ["garbage", "[1]", '{"a": 1}', ""])
+def test_a_foreign_file_in_its_place_is_not_touched(tmp_path, text):
+    part = tmp_path / "t.csv.part"
+    part.write_text(text)
+    with pytest.raises(ba.InputError, match="no file of an interrupted study"):
+        run(out=tmp_path / "t.csv", resume=True)
+    assert part.read_text() == text
+
+
+def test_rewards_of_a_function_can_t_be_resumed(tmp_path, monkeypatch):
+    problem = ba.Problem.from_rewards({"g": {"a": lambda rng: float(rng.random() < 0.9), "b": 0.1}})
+    keys = {"trials": 40, "seed": 1, "workers": 1, "out": tmp_path / "t.csv", **OPTIONS}
+    original, calls = module.run_block, []
+    monkeypatch.setattr(
+        module, "run_block", lambda *a: calls.append(a) or (original(*a) if len(calls) < 2 else 1 / 0)
+    )
+    with pytest.raises(ZeroDivisionError):
+        ba.study(problem, "fed-sel", **keys)
+    with pytest.raises(ba.InputError, match="user's function"):
+        ba.study(problem, "fed-sel", resume=True, **keys)
+
+
+def test_ctrl_c_twice_ends_the_command_and_its_workers(tmp_path):
+    args = [
+        "study",
+        ROOT / "examples/paper.toml",
+        "--trials",
+        "200000",
+        "--vary",
+        "sigma=15,7",
+        "--workers",
+        "2",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bestarm.cli", *map(str, args), "--out", tmp_path / "a.csv"],
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    part = tmp_path / "a.csv.part"
+    for _ in range(600):
+        if part.exists() and len(part.read_text().splitlines()) >= 2:
+            break
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT), err  # a shell shows both as 130
+    with pytest.raises(ProcessLookupError):  # nobody of that session is left
+        os.killpg(process.pid, 0)
+
+
+def test_a_limit_is_shown_only_where_it_is_one():
+    def limit_of(problem, **keys):
+        return ba.study(problem, **{"trials": 3, "seed": 1, "workers": 1, **keys}).summary()[0]["limit"]
+
+    real = ba.Problem.from_rewards({"g": {"a": {"kind": "beta", "a": 9, "b": 1}, "b": 0.1}})
+    assert limit_of(QUICK) is not None
+    assert limit_of(QUICK, epsilon=0.2) is None
+    assert limit_of(real, method="fed-sel", c=2, radius="sharp") is None
+    assert limit_of(real, method="fisher") is not None
+
+
+def test_methods_are_compared_each_with_its_own_keys():
+    trials = ba.study(
+        QUICK, trials=5, seed=1, workers=1, vary={"method": ["fed-sel", "fisher"]}, period=50, q=2.0
+    )
+    assert [row["method"] for row in trials.summary()] == ["fed-sel", "fisher"]
+    with pytest.raises(ba.InputError, match="period"):
+        ba.study(QUICK, "fisher", trials=5, seed=1, period=50)
+
+
 def test_a_killed_study_resumes_from_its_file(tmp_path):
     """kill -9 in the middle of a real command; --resume then gives what an unbroken study gives."""
     args = [
@@ -222,6 +312,10 @@ def test_rewards_that_can_t_be_sent_to_a_process_are_refused_with_a_way_out():
         ({"vary": {"period": []}}, "at least one value"),
         ({"vary": {"period": 5}}, "at least one value"),
         ({"vary": {"period": [5, 5]}}, "twice"),
+        ({"vary": {"c": [8, 8.0]}}, "twice"),
+        ({"vary": {"period": [[1, 2]]}}, "numbers, words"),
+        ({"workers": 0}, "workers = 0"),
+        ({"resume": True}, "needs the file"),
         ({"vary": {"period": [0]}}, "period = 0"),
         ({"vary": {"method": ["x"]}}, "unknown"),
         ({"out": "x.xls"}, "names no format"),
@@ -251,7 +345,8 @@ def test_the_mean_interval_is_student_s():
     values = np.random.default_rng(1).exponential(size=40)
     expected = reference.t.interval(0.95, 39, values.mean(), reference.sem(values))
     assert mean_interval(values) == pytest.approx(expected)
-    assert mean_interval(np.array([3.0])) == (3.0, 3.0)
+    assert mean_interval(np.array([3.0])) is None
+    assert median_interval(values[:5]) is None
 
 
 def test_the_median_interval_covers():

@@ -69,10 +69,20 @@ def test_more_clients_share_the_longest_client_s_pulls():
     assert four.total == pytest.approx(one.total)
 
 
-@pytest.mark.parametrize("means", [[[1.0, 0.0]], [[1.0], [0.5]], [[0.5, 0.0]], [[0.9], [0.899999]]])
-def test_extreme_means_give_finite_numbers(means):
-    found = limit(ba.Problem.bernoulli(means), 0.05)
-    assert 0 < found.longest <= found.total < np.inf
+@pytest.mark.parametrize("best", [1.0, 0.9, 0.5, 0.02, 0.001])
+@pytest.mark.parametrize("share", [0.0, 1e-6, 0.3, 0.999])
+def test_extreme_means_follow_the_closed_form(best, share):
+    rival = best * share
+    found = limit(ba.Problem.bernoulli([[best, rival]]), 0.05)
+    m = brentq(lambda x: float(kl(best, x) - kl(rival, x)), rival, best, xtol=1e-18, rtol=1e-14)
+    assert found.total == pytest.approx(float(kl(0.05, 0.95) / kl(best, m)), rel=1e-6)
+
+
+@pytest.mark.parametrize("gap", [1e-4, 1e-6, 1e-8, 1e-9])
+def test_near_ties_follow_the_small_gap_formula(gap):
+    """For two arms at p and p − g the limit tends to 8·p(1−p)/g² · kl(δ, 1−δ)."""
+    found = limit(ba.Problem.bernoulli([[0.3 + gap, 0.3]]), 0.1).total
+    assert found == pytest.approx(8 * 0.21 / gap**2 * float(kl(0.1, 0.9)), rel=2e-3)
 
 
 def test_where_there_is_no_limit():

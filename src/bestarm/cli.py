@@ -8,6 +8,7 @@ import inspect
 import io
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -221,7 +222,13 @@ def study(
 ) -> int:
     """Run many seeded trials and summarise them, with error bars and the least that any method needs."""
     chosen = {key: value for key, value in options.items() if value is not None}
-    values = dict(_parse_vary(text) for text in vary or [])
+    values: dict[str, list[Any]] = {}
+    for text in vary or []:
+        key, several = _parse_vary(text)
+        if key in values:
+            raise InputError(f"--vary {key} is given twice", expected="one list of values for each key")
+        values[key] = several
+    _check_folder(save)
     loaded = load(scenario)
     _warn_of_ties(loaded, {**loaded.options, **chosen, **values})
     try:
@@ -240,6 +247,9 @@ def study(
                 **chosen,
             )
     except StudyInterrupted as stopped:
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # it is ending: an impatient second Ctrl-C changes nothing
         kept = (
             f"finished blocks are in {stopped.kept}: go on with --resume"
             if stopped.kept
@@ -264,8 +274,9 @@ def _parse_vary(text: str) -> tuple[str, list[Any]]:
 
 
 def _parse_value(text: str) -> Any:
-    if text in ("true", "false"):
-        return text == "true"
+    words = {"true": True, "false": False, "none": None}
+    if text in words:
+        return words[text]
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)
@@ -309,31 +320,34 @@ def _show_study(done: Trials) -> None:
     undecided = ["undecided"] if any(row["undecided"] for row in rows) else []
     table = Table(box=None, header_style="dim", pad_edge=False, collapse_padding=True)
     for title in (*done.varied, *titles.values(), "×limit", "wrong", *undecided):
-        table.add_column(title, justify="right", no_wrap=True)
+        table.add_column(title, justify="right", overflow="fold")
     for row in rows:
         bound = row.get("limit")
         ratio = _short(row["pulls_total"]["mean"] / bound["total"]) if bound and bound["total"] else "–"
         wrong = f"{row['errors']} ≤{row['error_rate_interval'][1]:.2g}" if "errors" in row else "–"
         cells = [escape(str(row[key])) for key in done.varied] + [_plus_minus(row[name]) for name in titles]
         table.add_row(*cells, ratio, wrong, *[str(row[name]) for name in undecided])
-    out.print(table)
+    # Whoever reads it through a pipe gets it whole; a narrow terminal breaks cells, and cuts none.
+    out.print(table, width=None if out.is_terminal else 200)
     out.print(
         f"Means of {done.trials:,} trials ± 95 %. longest: pulls of the busiest client. ×limit: pulls "
-        "against the least that any method needs on average. wrong: wrong answers, and the upper end of "
-        f"the exact 95 % interval of their rate. Seed {done.seed}.",
+        "against the least that an exact answer from 0/1 rewards needs on average. wrong: wrong answers, "
+        f"and the upper end of the exact 95 % interval of their rate. Seed {done.seed}.",
         style="dim",
     )
 
 
 def _plus_minus(cell: dict[str, Any]) -> str:
+    if cell["mean_interval"] is None:
+        return _short(cell["mean"])
     half = (cell["mean_interval"][1] - cell["mean_interval"][0]) / 2
     return f"{_short(cell['mean'])} ±{_short(float(f'{half:.2g}'))}"
 
 
 def _short(x: float) -> str:
-    """A number in at most six characters: 3.836M, 28.3, 177."""
+    """A number in about six characters: 3.836M, 28.3, 177."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if x >= size:
+        if x >= 0.9995 * size:
             return f"{x / size:.4g}{unit}"
     return f"{x:.3g}"
 

@@ -34,9 +34,9 @@ def _stirling_error(n: Floats) -> Floats:
     return np.asarray(np.where(n < 16.0, exact, series))
 
 
-def _deviance(x: Floats, mean: Floats) -> Floats:
-    """x·ln(x/mean) + mean − x, without cancellation where x is near the mean."""
-    v = (x - mean) / (x + mean)
+def deviance(x: Floats, mean: Floats) -> Floats:
+    """x·ln(x/mean) + mean − x, without cancellation where x is near the mean; 0·ln 0 is 0."""
+    v = (x - mean) / np.maximum(x + mean, 1e-300)
     near = np.abs(v) < 0.1
     w = np.where(near, v, 0.0)
     series, power = np.zeros_like(w), w
@@ -44,7 +44,8 @@ def _deviance(x: Floats, mean: Floats) -> Floats:
         power = power * w * w
         series = series + power / (2 * j + 1)
     close = (x - mean) * w + 2.0 * x * series
-    far = x * np.log(np.where(near, 1.0, x / mean)) + mean - x
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = x * np.log(np.where(near | (x <= 0), 1.0, x / mean)) + mean - x
     return np.asarray(np.where(near, close, far))
 
 
@@ -56,8 +57,8 @@ def _log_binomial(x: Floats, n: Floats, p: Floats) -> Floats:
         _stirling_error(m)
         - _stirling_error(a)
         - _stirling_error(m - a)
-        - _deviance(a, m * p)
-        - _deviance(m - a, m * (1.0 - p))
+        - deviance(a, m * p)
+        - deviance(m - a, m * (1.0 - p))
         - HALF_LOG_2PI
         - 0.5 * (np.log(a) + np.log1p(-a / m))
     )

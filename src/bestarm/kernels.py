@@ -30,6 +30,7 @@ Columns = dict[str, NDArray[Any]]
 Script = dict[int, list[tuple[tuple[int, ...], int, tuple[float, ...]]]]
 
 CHUNK = 1 << 14  # (client, arm) pairs that are worked on at a time: they stay in the processor's cache
+LONGEST = 500_000_000  # epochs in a batch: NumPy's hypergeometric draws take no more than 10⁹
 REASONS = {decide.CONTRADICTION: "contradiction", decide.BUDGET: "budget", decide.ROUNDS: "rounds"}
 
 
@@ -155,7 +156,7 @@ def _chunk(
             "last": np.minimum(over, MAX_COUNT),
             "left": None if options.budget is None else options.budget - pulls,
         }
-        times = decide.batch(safe, active, epoch, **limits)
+        times = np.minimum(decide.batch(safe, active, epoch, **limits), LONGEST)
         done = decide.finished(active, epoch, least=least, over=over)
         stop = done | (times == 0)
         if stop.any():
@@ -178,6 +179,7 @@ def _chunk(
             drawn = arms.sums(rng, client, times[:, None] * active)
         else:
             far = decide.batch(_reach(p, sums, active, boundary), active, epoch, **limits)
+            far = np.minimum(far, LONGEST)
             times, drawn = ahead.draw(rng, p, sums, active, boundary, times, far)
         if trace is not None:
             for at in np.flatnonzero(row // clients == trace):
@@ -296,9 +298,11 @@ def fed_sel(
     while len(live):
         own = active[live]
         alpha = r.alpha(np.maximum(count[live], 1))
+        mute = np.zeros(len(live), dtype=bool)  # somebody is out of pulls in a run that has no word for that
         if k == 0:
-            fresh = own
-            bits_up += report_bits(wire, count, ~finished).sum(axis=1)
+            fresh = own if wire.stoppable else own & finished
+            bits_up += (report_bits(wire, count, ~finished) * fresh).sum(axis=1)
+            mute = np.asarray(~fresh.all(axis=1))
         else:
             fresh = own & ~spent[live]
             period = decide.period(k, options.period, options.period_growth)
@@ -306,7 +310,8 @@ def fed_sel(
             poor = fresh & (count[live] + period > MAX_COUNT)
             if options.budget is not None:
                 poor |= fresh & (paid + period > options.budget)
-            bits_up[live] += poor.sum(axis=1)
+            bits_up[live] += poor.sum(axis=1) * wire.stoppable
+            mute = np.asarray(poor.any(axis=1) & (not wire.stoppable))
             spent[live] |= poor
             fresh = fresh & ~poor
             trial, group = np.nonzero(fresh)
@@ -344,7 +349,8 @@ def fed_sel(
             last_round=last,
         )
         k += 1
-        rounds[live] = k
+        code = np.where(mute, decide.BUDGET, code)
+        rounds[live] = np.where(mute, k - 1, k)
         active[live] = stay
         outcome[live], winner[live] = code, first
         over = code != decide.GO_ON

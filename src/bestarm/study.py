@@ -16,8 +16,10 @@ import itertools
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.errors import InputError, nearest
+from bestarm.errors import InputError, nearest, shorten
 from bestarm.kernels import KERNELS, Columns, Script
 from bestarm.problem import Problem
 from bestarm.protocol import METHODS
@@ -43,6 +45,7 @@ COLUMNS = (
 NUMBERS = ("rounds", "pulls_total", "pulls_phase1", "pulls_phase2", "pulls_max", "bits_up", "bits_down")
 MOST_TRIALS = 1024  # in a block; fewer for large problems, so that a block stays small
 MOST_PAIRS = 1 << 17
+LIMIT_ARMS = 20_000  # above this a summary leaves out the limit, which would take longer than the study
 
 Family = Callable[..., Problem]
 
@@ -173,8 +176,6 @@ class Trials:
         """Row i again, through the machines, on the very rewards that the study drew for it."""
         if not 0 <= i < len(self):
             raise InputError(f"there is no row {i}", expected=f"a row from 0 to {len(self) - 1}")
-        if not self.cells:
-            raise InputError("these trials were read from a file, which does not hold the problem")
         cell = self.cells[i // self.trials]
         trial = i % self.trials
         blocks = cell.blocks(self.trials)
@@ -183,9 +184,7 @@ class Trials:
         if not cell.kernel:
             return _by_machines(cell, _trial_seed(cell, self.seed, block, trial - start))
         script: Script
-        _, script = cell.kernel(
-            cell.problem, cell.options, _stream(cell, self.seed, block), size, trial - start
-        )
+        _, script = cell.kernel(cell.problem, cell.unit, _stream(cell, self.seed, block), size, trial - start)
         run = Run(cell.problem, cell.method, cell.options, None, Scripted(script))
         run.go()
         return run.record()
@@ -195,9 +194,10 @@ class Trials:
         (where true means are known) the least pulls that any method needs on average.
         """
         rows = []
-        for keys, mask in self._by_cell():
+        for c, cell in enumerate(self.cells):
+            mask = slice(c * self.trials, (c + 1) * self.trials)
             identified = self["status"][mask] == "identified"
-            row: dict[str, Any] = {**keys, "trials": int(mask.sum()), "undecided": int((~identified).sum())}
+            row: dict[str, Any] = {**cell.keys, "trials": self.trials, "undecided": int((~identified).sum())}
             if all(value is not None for value in self["correct"][mask]):
                 wrong = int((identified & (self["correct"][mask] == False)).sum())  # noqa: E712
                 row["errors"] = wrong
@@ -210,23 +210,11 @@ class Trials:
                     "mean_interval": mean_interval(values, level),
                     "median": float(np.median(values)),
                     "median_interval": median_interval(values, level),
-                    "sd": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
+                    "sd": float(values.std(ddof=1)) if len(values) > 1 else None,
                 }
-            rows.append(row)
-        for row, cell in zip(rows, self.cells, strict=False):
             row["limit"] = _limit(cell)
+            rows.append(row)
         return rows
-
-    def _by_cell(self) -> Iterator[tuple[dict[str, Any], NDArray[np.bool_]]]:
-        seen: dict[tuple[Any, ...], list[int]] = {}
-        for i, key in enumerate(zip(*(self[name] for name in self.varied), strict=True)):
-            seen.setdefault(key, []).append(i)
-        if not self.varied:
-            seen[()] = list(range(len(self)))
-        for key, rows in seen.items():
-            mask = np.zeros(len(self), dtype=bool)
-            mask[rows] = True
-            yield dict(zip(self.varied, key, strict=True)), mask
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Plain rows."""
@@ -257,10 +245,18 @@ class Trials:
             scratch.replace(path)
         except OSError as error:
             raise InputError(f"can't be written: {error.strerror}", where=str(path)) from None
+        finally:
+            scratch.unlink(missing_ok=True)
         return path
 
 
 def _limit(cell: Cell) -> dict[str, float] | None:
+    """The limit, where it is one: for an exact answer from 0/1 rewards (or coins), and not too many arms."""
+    exact = cell.options.epsilon == 0 and (
+        METHODS[cell.method].coins or all(group.binary for group in cell.problem.layout.groups)
+    )
+    if not exact or sum(cell.problem.layout.arm_counts) > LIMIT_ARMS:
+        return None
     try:
         found = limit(cell.problem, cell.options.delta)
     except InputError:
@@ -304,25 +300,30 @@ def binomial_interval(successes: int, trials: int, level: float = 0.95) -> tuple
     return low, high
 
 
-def mean_interval(values: NDArray[np.float64], level: float = 0.95) -> tuple[float, float]:
-    """Student's interval for the mean: right for large samples, whatever their law."""
+def mean_interval(values: NDArray[np.float64], level: float = 0.95) -> tuple[float, float] | None:
+    """Student's interval for the mean: right for large samples, whatever their law; None for one value."""
     from scipy.special import stdtrit
 
     mean, n = float(values.mean()), len(values)
     if n < 2:
-        return mean, mean
+        return None
     half = float(stdtrit(n - 1, (1.0 + level) / 2.0) * values.std(ddof=1) / np.sqrt(n))
     return mean - half, mean + half
 
 
-def median_interval(values: NDArray[np.float64], level: float = 0.95) -> tuple[float, float]:
-    """An interval between two order statistics that holds the median with at least this probability."""
+def median_interval(values: NDArray[np.float64], level: float = 0.95) -> tuple[float, float] | None:
+    """An interval between two order statistics that holds the median with at least this probability.
+
+    None if there are too few values for one.
+    """
     from scipy.special import bdtr
 
     ranked, n = np.sort(values), len(values)
     # The i-th value (from 0) lies above the median only if at most i values lie below it.
     fits = np.flatnonzero(bdtr(np.arange(n), n, 0.5) <= (1.0 - level) / 2.0)
-    low = int(fits[-1]) if len(fits) else 0
+    if not len(fits):
+        return None
+    low = int(fits[-1])
     return float(ranked[low]), float(ranked[n - 1 - low])
 
 
@@ -371,12 +372,18 @@ def study(
     """
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise InputError(f"trials = {trials!r} can't be used", expected="a whole number of at least 1")
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise InputError(f"workers = {workers!r} can't be used", expected="a whole number of at least 1")
+    if resume and out is None:
+        raise InputError("resume needs the file to go on with", expected="out, as it was given before")
     if seed is None and isinstance(problem, Scenario):
         seed = problem.seed
-    seed = check_seed(seed)
+    log = _Log(Path(out), resume) if out is not None else None
+    seed = check_seed(log.seed if log and seed is None else seed)
     cells = tuple(_cells(problem, method, dict(vary or {}), options))
     tasks = [(c, b, size) for c, cell in enumerate(cells) for b, (_, size) in enumerate(cell.blocks(trials))]
-    log = _Log(Path(out), _identity(cells, trials, seed), resume) if out is not None else None
+    if log:
+        log.begin(cells, trials, seed)
     found: dict[tuple[int, int], Columns] = dict(log.found) if log else {}
     todo = [task for task in tasks if task[:2] not in found]
     done = sum(size for c, b, size in tasks if (c, b) in found)
@@ -391,6 +398,8 @@ def study(
         if watch:
             watch(StudyProgress(done, total))
 
+    if watch:
+        watch(StudyProgress(done, total))
     try:
         with _executor(executor, workers, len(todo)) as pool:
             _run(cells, seed, todo, pool, take)
@@ -412,16 +421,23 @@ def _cells(
     family = problem.family if isinstance(problem, Scenario) else problem if callable(problem) else None
     parameters = list(inspect.signature(family).parameters) if family else []
     for key, values in vary.items():
-        if isinstance(values, str) or not isinstance(values, Sequence) or not values:
-            raise InputError(f"vary {key} = {values!r}", expected="a list of at least one value")
+        if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray) or not len(values):
+            raise InputError(f"vary {key} = {shorten(values)}", expected="a list of at least one value")
         known = {name for m in METHODS.values() for name in m.options.__dataclass_fields__} | {
             "method",
             *parameters,
         }
         if key not in known:
             raise InputError(f'"{key}" can\'t be varied here', fix=nearest(key, known))
-        if len(set(map(str, values))) < len(values):
+        plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+        for value in plain:
+            if not isinstance(value, str | int | float | None):
+                raise InputError(
+                    f"vary {key} = {shorten(value)}", expected="numbers, words, true, false or none"
+                )
+        if len(set(plain)) < len(plain):
             raise InputError(f"vary {key} holds a value twice", expected="each value once")
+        vary[key] = plain
     for values in itertools.product(*vary.values()):
         keys = dict(zip(vary, values, strict=True))
         own = {key: value for key, value in keys.items() if key in parameters}
@@ -456,10 +472,32 @@ def _executor(executor: Executor | None, workers: int | None, tasks: int) -> Ite
     pool = ProcessPoolExecutor(count, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
     try:
         yield pool
+    except BrokenProcessPool:
+        raise InputError(
+            "the worker processes ended early",
+            fix='Start the study under `if __name__ == "__main__":`, or use workers=1',
+        ) from None
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
+        # Blocks are pure: what a worker has not handed over is not missed. A second Ctrl-C must not hang.
+        with _deaf_to_interrupts():
+            for process in list(getattr(pool, "_processes", None) or {}):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _run(
@@ -522,43 +560,71 @@ def _identity(cells: Sequence[Cell], trials: int, seed: int) -> str:
 class _Log:
     """Finished blocks of a study, one JSON line each, beside the file that they will become.
 
-    The first line says which study it is. A line that was cut off by a crash is dropped, and its block is
-    run again.
+    The first line says which study it is, and its seed. A line that was cut off by a crash is dropped, and
+    its block is run again.
     """
 
-    def __init__(self, out: Path, identity: str, resume: bool) -> None:
+    def __init__(self, out: Path, resume: bool) -> None:
         check_format(out)
         self.out = out
         self.path = out.with_name(out.name + ".part")
         self.found: dict[tuple[int, int], Columns] = {}
-        lines = self._lines()
-        if lines and not resume:
+        self.lines = self._lines()
+        if self.lines and not resume:
             raise InputError(
                 "an interrupted study lies there",
                 where=str(self.path),
                 fix="Go on with --resume, or remove the file",
             )
-        if lines and lines[0].get("study") != identity:
+        if resume and not self.lines and out.exists():
+            raise InputError("the study is complete", where=str(out), fix="Leave out --resume to run it anew")
+        self.seed: int | None = self.lines[0]["seed"] if self.lines else None
+
+    def _lines(self) -> list[dict[str, Any]]:
+        if not self.path.exists():
+            return []
+        found: list[dict[str, Any]] = []
+        try:
+            with contextlib.suppress(json.JSONDecodeError):  # the last line may be cut off
+                found.extend(map(json.loads, self.path.read_text(encoding="utf-8").splitlines()))
+            if not isinstance(found[0]["study"], str) or not isinstance(found[0]["seed"], int):
+                raise TypeError
+        except (OSError, UnicodeDecodeError, LookupError, TypeError):
+            raise InputError(
+                "this is no file of an interrupted study", where=str(self.path), fix="Move it away"
+            ) from None
+        return found
+
+    def begin(self, cells: Sequence[Cell], trials: int, seed: int) -> None:
+        """Take the blocks that are there, if they are of this study; write the first line."""
+        unknown = any(
+            None in row for cell in cells for g in cell.problem.to_dict()["groups"] for row in g["rewards"]
+        )
+        if self.lines and unknown:
+            raise InputError(
+                "rewards come from a user's function, so nobody can tell whether it is the same study",
+                where=str(self.path),
+                fix="Remove the file and run it anew",
+            )
+        identity = _identity(cells, trials, seed)
+        if self.lines and self.lines[0]["study"] != identity:
             raise InputError(
                 "the blocks there belong to another study (or another version, seed or option)",
                 where=str(self.path),
                 fix="Use the same settings, or remove the file",
             )
-        for line in lines[1:]:
+        for line in self.lines[1:]:
             columns = {name: _array(name, values) for name, values in line["columns"].items()}
             self.found[line["cell"], line["block"]] = columns
+        scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("w", encoding="utf-8") as file:  # without what was cut off
-                file.writelines(json.dumps(line) + "\n" for line in (lines or [{"study": identity}]))
+            with scratch.open("w", encoding="utf-8") as file:  # without what was cut off
+                lines = self.lines or [{"study": identity, "seed": seed}]
+                file.writelines(json.dumps(line) + "\n" for line in lines)
+            scratch.replace(self.path)
         except OSError as error:
             raise InputError(f"can't be written: {error.strerror}", where=str(self.path)) from None
-
-    def _lines(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        with contextlib.suppress(OSError, ValueError):
-            found.extend(map(json.loads, self.path.read_text(encoding="utf-8").splitlines()))
-        return found
 
     def add(self, place: tuple[int, int], columns: Columns) -> None:
         plain = {name: values.tolist() for name, values in columns.items()}

@@ -14,21 +14,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bestarm.errors import InputError
+from bestarm.exact import deviance
 from bestarm.problem import Problem
 
 Floats = NDArray[np.float64]
 
 
 def kl(p: ArrayLike, q: ArrayLike) -> Floats:
-    """Relative entropy of two coins; 0·log 0 is 0.
+    """Relative entropy of two coins, without cancellation where they are close; 0·log 0 is 0.
 
-    >>> round(float(kl(0.1, 0.9)), 6)
-    1.75778
+    >>> round(float(kl(0.1, 0.9)), 6), float(kl(0.5, 0.5 + 1e-9)) > 0
+    (1.75778, True)
     """
-    from scipy.special import rel_entr
-
     p, q = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
-    return np.asarray(rel_entr(p, q) + rel_entr(1.0 - p, 1.0 - q))
+    return np.asarray(deviance(p, q) + deviance(1.0 - p, 1.0 - q))
 
 
 @dataclass(frozen=True)
@@ -94,34 +93,47 @@ def _allocate(best: float, rivals: Floats, cost: Callable[[float, Floats], float
     """Pulls of the best arm and of its rivals that give one nat of evidence against each, at least cost.
 
     Given the pulls of the best arm, each rival's are determined, fall and are convex; both costs are convex
-    and grow with every pull, so their minimum over one variable is found by a golden-section search.
+    and grow with every pull, so their minimum over one variable is found by a bounded search.
     """
     from scipy.optimize import minimize_scalar
 
     # Below this many pulls of the best arm, even endless pulls of the hardest rival are not enough.
-    floor = max(float(np.max(1.0 / kl(best, rivals))), 1e-9)
+    with np.errstate(divide="ignore"):
+        floor = float(np.max(1.0 / kl(best, rivals)))
+    # A fair share, at which every rival's pulls are moderate; the best answer costs less than this one.
+    fair = floor + float(np.max(1.0 / kl(best, (best + rivals) / 2.0)))
+    most = cost(fair, _rival_pulls(best, rivals, fair))
 
     def value(x: float) -> float:
-        first = floor * (1.0 + np.exp(x))
+        first = floor + float(np.exp(x))
         return cost(first, _rival_pulls(best, rivals, first))
 
-    found = minimize_scalar(value, bounds=(-25.0, 25.0), method="bounded", options={"xatol": 1e-10})
-    first = floor * (1.0 + float(np.exp(found.x)))
+    ends = (np.log(fair) - 12.0 if floor > 0 else np.log(fair / 300.0), np.log(most))
+    found = minimize_scalar(value, bounds=ends, method="bounded", options={"xatol": 1e-9})
+    first = floor + float(np.exp(found.x))
     return first, _rival_pulls(best, rivals, first)
 
 
 def _rival_pulls(best: float, rivals: Floats, first: float) -> Floats:
-    """Least n with first·kl(best, m) + n·kl(rival, m) ≥ 1 for every m between; by bisection over m.
+    """Least n with first·kl(best, m) + n·kl(rival, m) ≥ 1 for every m between rival and best.
 
-    The m that is hardest to rule out is the weighted mean of the two, so n follows from m: at the right m,
-    first·kl(best, m) + n(m)·kl(rival, m) = 1 with n(m) = first·(best − m)/(m − rival).
+    The m that is hardest to rule out is the weighted mean of the two. With m = rival + u·(best − rival),
+    n = first·(1−u)/u, and the evidence falls with u: solve for the logit of u, by bisection and then Newton.
     """
-    low, high = rivals.copy(), np.full(rivals.shape, best)
-    for _ in range(200):
+
+    def log_evidence(logit: Floats) -> Floats:
+        u = 1.0 / (1.0 + np.exp(-logit))
+        middle = rivals + u * (best - rivals)
+        evidence = kl(best, middle) + np.exp(-logit) * kl(rivals, middle)
+        return np.asarray(np.log(np.maximum(first * evidence, 1e-300)))
+
+    low, high = np.full(rivals.shape, -690.0), np.full(rivals.shape, 40.0)
+    for _ in range(26):
         middle = (low + high) / 2.0
-        weight = first * (best - middle) / np.maximum(middle - rivals, 1e-300)
-        evidence = first * kl(best, middle) + weight * kl(rivals, middle)
-        enough = evidence >= 1.0
+        enough = log_evidence(middle) >= 0.0
         low, high = np.where(enough, middle, low), np.where(enough, high, middle)
-    middle = low
-    return np.asarray(first * (best - middle) / np.maximum(middle - rivals, 1e-300))
+    logit, step = (low + high) / 2.0, 1e-4
+    for _ in range(3):
+        slope = (log_evidence(logit + step) - log_evidence(logit - step)) / (2.0 * step)
+        logit = np.clip(logit - log_evidence(logit) / np.minimum(slope, -1e-9), low - 1e-3, high + 1e-3)
+    return np.asarray(first * np.exp(-logit))
