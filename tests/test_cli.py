@@ -127,7 +127,7 @@ def test_check_says_what_would_be_refused_and_what_is_tied(tmp_path):
     assert done.returncode == 2
     facts = json.loads(done.stdout)
     assert "2 clients" in facts["refused"]
-    assert "tied: north, south [bold]" in facts["warnings"][0]
+    assert "tied: north/a, south [bold]/c" in facts["warnings"][0]
 
 
 def test_verify_accepts_a_sound_record_and_rejects_an_altered_one(scenario, tmp_path):

@@ -251,6 +251,16 @@ def test_numpy_means_are_means():
     assert ba.Problem.bernoulli([[np.float32(0.5), np.float64(0.25)]]).best == "g1/a1"
 
 
+def test_ties_are_named_and_those_that_matter_depend_on_the_method():
+    problem = ba.Problem.bernoulli([[0.9, 0.2], [0.3, 0.3]])
+    assert problem.ties() == ['the best arms of group "g2" are tied: a1, a2']
+    assert problem.ties(local=False) == []
+    assert ba.Problem.bernoulli([[0.9, 0.9], [0.9]]).ties(local=False) == [
+        "the best arms are tied: g1/a1, g1/a2, g2/a1"
+    ]
+    assert ba.Problem.bernoulli([[0.9, 0.2]]).ties() == []
+
+
 def test_names_that_are_no_groups_are_refused():
     for keys in ({"clients": {"h": 2}}, {"bounds": {"h": (0, 1)}}):
         with pytest.raises(ba.InputError, match='no group "h"'):

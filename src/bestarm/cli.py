@@ -153,7 +153,7 @@ def run(
     """Run a scenario once, in process, and name the best arm. Keys given here win over the file's."""
     chosen = {key: value for key, value in options.items() if value is not None}
     loaded = load(scenario)
-    _warn_of_ties(loaded, {**loaded.options, **chosen})
+    _warn_of_ties(loaded, method, {**loaded.options, **chosen})
     for path in (save, plot):
         _check_folder(path)
     if plot is not None:
@@ -230,7 +230,7 @@ def study(
         values[key] = several
     _check_folder(save)
     loaded = load(scenario)
-    _warn_of_ties(loaded, {**loaded.options, **chosen, **values})
+    _warn_of_ties(loaded, method, {**loaded.options, **chosen, **values})
     try:
         with _cluster(dask) as executor, _study_progress(quiet=as_json) as watch:
             done = run_study(
@@ -463,7 +463,7 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
     """Check a scenario file without running it."""
     loaded = load(scenario)
     refused = _refusal(loaded)
-    warnings = _warn_of_ties(loaded, loaded.options)
+    warnings = _warn_of_ties(loaded, None, loaded.options)
     layout = loaded.problem.layout
     facts = {
         "ok": True,
@@ -487,11 +487,11 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
     return OK
 
 
-def _warn_of_ties(scenario: Scenario, options: dict[str, Any]) -> list[str]:
+def _warn_of_ties(scenario: Scenario, method: str | None, options: dict[str, Any]) -> list[str]:
     """Say on stderr what would keep an exact comparison from ending, unless an option ends it."""
     if options.get("budget") or options.get("epsilon"):
         return []
-    ties = scenario.problem.ties()
+    ties = scenario.problem.ties(local=(method or scenario.method or DEFAULT_METHOD) == "fed-sel")
     warnings = [f"{tie}. An exact comparison never ends there: set epsilon or budget" for tie in ties]
     for warning in warnings:
         err.print("warning:", style="bold yellow", end=" ")

@@ -234,21 +234,26 @@ class Problem:
         names = [name for mean, name in flat if mean == top]
         return names[0] if len(names) == 1 else None
 
-    def ties(self) -> list[str]:
-        """What a method that compares exactly can never decide, in words; empty if there is no such thing."""
+    def ties(self, local: bool = True) -> list[str]:
+        """What an exact comparison can never decide, in words; empty if there is no such thing.
+
+        With ``local=False`` only a tie for the best arm of all counts, as for a method that doesn't have to
+        find each group's best arm.
+        """
+        names = [self.layout.arm(j, a) for j, n in enumerate(self.layout.arm_counts) for a in range(n)]
+        flat = [mean for row in self.means for mean in row]
+        if any(mean is None for mean in flat):
+            return []
+        top = max(mean for mean in flat if mean is not None)
         found = []
-        tops = []
-        for group, row in zip(self.layout.groups, self.means, strict=True):
-            if any(mean is None for mean in row):
-                return []
-            top = max(mean for mean in row if mean is not None)
-            tops.append(top)
-            names = [arm for arm, mean in zip(group.arms, row, strict=True) if mean == top]
-            if len(names) > 1:
-                found.append(f'the best arms of group "{group.name}" are tied: {", ".join(names)}')
-        best = [g.name for g, top in zip(self.layout.groups, tops, strict=True) if top == max(tops)]
+        best = [name for name, mean in zip(names, flat, strict=True) if mean == top]
         if len(best) > 1:
-            found.append(f"the best arms of these groups are tied: {', '.join(best)}")
+            found.append(f"the best arms are tied: {', '.join(best)}")
+        for group, row in zip(self.layout.groups, self.means, strict=True):
+            own = max(mean for mean in row if mean is not None)
+            tied = [arm for arm, mean in zip(group.arms, row, strict=True) if mean == own]
+            if local and own < top and len(tied) > 1:
+                found.append(f'the best arms of group "{group.name}" are tied: {", ".join(tied)}')
         return found
 
     def to_dict(self) -> dict[str, Any]:

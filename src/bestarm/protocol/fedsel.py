@@ -51,30 +51,17 @@ from bestarm.protocol.messages import (
     decode_refinement,
     decode_report,
 )
-from bestarm.protocol.options import choice, number, option, switch, whole
-from bestarm.protocol.rounds import SERVER, RoundServer, one_arm
+from bestarm.protocol.options import Common, choice, number, option, switch, whole
+from bestarm.protocol.rounds import SERVER, RoundServer, one_arm, refuse_groups
 from bestarm.protocol.verdict import Reason, Verdict
 
 EXIT_COLUMNS = ("arm", "epoch", "sum", "top", "top_sum")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Common):
     """Options of `fed-sel`; the defaults are the paper's."""
 
-    delta: float = option(
-        0.05, "failure probability", number(1e-100, below=1.0), "a number in (0, 1), ends excluded"
-    )
-    epsilon: float = option(
-        0.0, "how far from the best the answer may be, in units of the rewards", number(0.0), "at least 0"
-    )
-    byzantine: int = option(0, "liars in each group", whole(0), "a whole number of at least 0")
-    budget: int | None = option(
-        None, "pulls that one client may make", whole(1, optional=True), "a whole number of at least 1"
-    )
-    max_rounds: int | None = option(
-        None, "rounds that the run may take", whole(1, optional=True), "a whole number of at least 1"
-    )
     c: float = option(
         8.0,
         "β = cα: how far behind an arm falls in Phase I",
@@ -93,26 +80,12 @@ class Options:
 
 def refuse(layout: Layout, options: Options) -> None:
     """Raise InputError for a layout that Fed-SEL can't serve."""
-    for group in layout.groups:
-        if len(group.clients) != 1:
-            raise InputError(
-                f'group "{group.name}" has {len(group.clients)} clients, but fed-sel takes one a group',
-                fix="Give the group one client, or use a method for groups of several",
-            )
-        if options.budget is not None and options.budget < len(group.arms):
-            raise InputError(
-                f"budget = {options.budget} does not pay for one pull of each of the {len(group.arms)} arms "
-                f'of group "{group.name}"',
-                expected=f"at least {max(layout.arm_counts)}",
-            )
-    if options.epsilon >= 1.0:
+    refuse_groups(layout, options, "fed-sel")
+    most = max(layout.arm_counts)
+    if options.budget is not None and options.budget < most:
         raise InputError(
-            "epsilon is as wide as the range of the rewards: every arm is that close to the best"
-        )
-    if options.byzantine:
-        raise InputError(
-            f"byzantine = {options.byzantine}, but fed-sel trusts every client",
-            expected="byzantine = 0",
+            f"budget = {options.budget} does not pay for one pull of each arm of every group",
+            expected=f"at least {most}",
         )
 
 

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bestarm.errors import InputError
 from bestarm.exact import clopper_pearson, fisher_pvalue
 from bestarm.problem import Layout
 from bestarm.protocol import decide
@@ -49,8 +48,8 @@ from bestarm.protocol.messages import (
     decode_look_down,
     decode_look_report,
 )
-from bestarm.protocol.options import choice, number, option, whole
-from bestarm.protocol.rounds import SERVER, RoundServer, one_arm
+from bestarm.protocol.options import Common, choice, number, option, whole
+from bestarm.protocol.rounds import SERVER, RoundServer, one_arm, refuse_groups
 from bestarm.protocol.verdict import Reason, Verdict
 
 MAX_LOOK = 2**36  # pulls of one arm: sums times bins stay below 2⁶³
@@ -60,22 +59,9 @@ PREFERENCES = {"pulls": (32, 1.5, 0), "rounds": (16, 3.0, 3), "bits": (32, 2.0, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Common):
     """Options of `fisher`."""
 
-    delta: float = option(
-        0.05, "failure probability", number(1e-100, below=1.0), "a number in (0, 1), ends excluded"
-    )
-    epsilon: float = option(
-        0.0, "how far from the best the answer may be, in units of the rewards", number(0.0), "at least 0"
-    )
-    byzantine: int = option(0, "liars in each group", whole(0), "a whole number of at least 0")
-    budget: int | None = option(
-        None, "pulls that one client may make", whole(1, optional=True), "a whole number of at least 1"
-    )
-    max_rounds: int | None = option(
-        None, "rounds that the run may take", whole(1, optional=True), "a whole number of at least 1"
-    )
     n0: int | None = option(
         None,
         "pulls of each arm by the first look",
@@ -101,20 +87,7 @@ class Options:
 
 def refuse(layout: Layout, options: Options) -> None:
     """Raise InputError for a layout that Fed-Fisher can't serve."""
-    for group in layout.groups:
-        if len(group.clients) != 1:
-            raise InputError(
-                f'group "{group.name}" has {len(group.clients)} clients, but fisher takes one a group',
-                fix="Give the group one client",
-            )
-    if options.epsilon >= 1.0:
-        raise InputError(
-            "epsilon is as wide as the range of the rewards: every arm is that close to the best"
-        )
-    if options.byzantine:
-        raise InputError(
-            f"byzantine = {options.byzantine}, but fisher trusts every client", expected="byzantine = 0"
-        )
+    refuse_groups(layout, options, "fisher")
 
 
 class Looks:

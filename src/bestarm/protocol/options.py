@@ -69,3 +69,22 @@ def make(options: type[T], keys: Mapping[str, Any], where: str = "") -> T:
         # A whole number is welcome where a real one is meant; records then always hold a real one.
         values[key] = float(value) if isinstance(field.default, float) else value
     return options(**values)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Common:
+    """Options that every method has."""
+
+    delta: float = option(
+        0.05, "failure probability", number(1e-100, below=1.0), "a number in (0, 1), ends excluded"
+    )
+    epsilon: float = option(
+        0.0, "how far from the best the answer may be, in units of the rewards", number(0.0), "at least 0"
+    )
+    byzantine: int = option(0, "liars in each group", whole(0), "a whole number of at least 0")
+    budget: int | None = option(
+        None, "pulls that one client may make", whole(1, optional=True), "a whole number of at least 1"
+    )
+    max_rounds: int | None = option(
+        None, "rounds that the run may take", whole(1, optional=True), "a whole number of at least 1"
+    )

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from bestarm.errors import InputError
 from bestarm.problem import Layout
 from bestarm.protocol import decide
 from bestarm.protocol.codec import Malformed
@@ -28,6 +29,7 @@ from bestarm.protocol.machine import (
     demand,
 )
 from bestarm.protocol.messages import Final, LookWire, Wire
+from bestarm.protocol.options import Common
 from bestarm.protocol.verdict import REASONS, Reason, Verdict
 
 SERVER = "server"
@@ -42,6 +44,24 @@ class Downlink(Protocol):
 def one_arm(layout: Layout) -> bool:
     """Whether there is nothing to find out."""
     return layout.arm_counts == (1,)
+
+
+def refuse_groups(layout: Layout, options: Common, method: str) -> None:
+    """Raise InputError for what no method with one trusted client a group can serve."""
+    for group in layout.groups:
+        if len(group.clients) != 1:
+            raise InputError(
+                f'group "{group.name}" has {len(group.clients)} clients, but {method} takes one a group',
+                fix="Give the group one client",
+            )
+    if options.epsilon >= 1.0:
+        raise InputError(
+            "epsilon is as wide as the range of the rewards: every arm is that close to the best"
+        )
+    if options.byzantine:
+        raise InputError(
+            f"byzantine = {options.byzantine}, but {method} trusts every client", expected="byzantine = 0"
+        )
 
 
 class RoundServer:
