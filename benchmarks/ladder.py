@@ -12,13 +12,13 @@ import numpy as np
 
 import bestarm as ba
 
-FISHER = {"method": "fisher"}
 LADDER: dict[str, dict[str, Any]] = {
     "paper (c = 8)": {"method": "fed-sel"},
     "sharper radius": {"method": "fed-sel", "radius": "sharp"},
     "and c = 2": {"method": "fed-sel", "radius": "sharp", "c": 2.0},
     "Fed-Fisher, q = 1.5": {"method": "fisher"},
     "Fed-Fisher, q = 2, quiet = 3": {"method": "fisher", "q": 2.0, "quiet": 3},
+    "Fed-Fisher, q = 2, quiet = 7": {"method": "fisher", "q": 2.0, "quiet": 7},
 }
 ENDS = {
     name: LADDER[name] for name in ("paper (c = 8)", "Fed-Fisher, q = 1.5", "Fed-Fisher, q = 2, quiet = 3")

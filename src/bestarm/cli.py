@@ -115,9 +115,10 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 if kind is bool
                 else list(dict.fromkeys([flag, f"--{field.name}"]))
             )
-            default = "no limit" if field.default is None else field.default
             info = typer.Option(
-                *names, help=f"{field.metadata['help']} [default: {default}]", show_default=False
+                *names,
+                help=f"{field.metadata['help']} [default: {field.metadata['shown']}]",
+                show_default=False,
             )
             annotation = Annotated[Optional[kind], info]  # type: ignore[valid-type] # noqa: UP045
             added[field.name] = inspect.Parameter(

@@ -67,15 +67,21 @@ class Options(Common):
         "pulls of each arm by the first look",
         whole(1, 2**30, optional=True),
         "a whole number from 1 to 2^30",
+        unset="by --prefer",
     )
     q: float | None = option(
         None,
         "factor by which pulls grow from look to look",
         lambda x: x is None or number(1.05, below=1000.5)(x),
         "a number from 1.05 to 1000",
+        unset="by --prefer",
     )
     quiet: int | None = option(
-        None, "looks that are local", whole(0, 60, optional=True), "a whole number from 0 to 60"
+        None,
+        "looks that are local",
+        whole(0, 60, optional=True),
+        "a whole number from 0 to 60",
+        unset="by --prefer",
     )
     prefer: str = option(
         "pulls",

@@ -17,9 +17,11 @@ T = TypeVar("T")
 Check = Callable[[Any], bool]
 
 
-def option(default: Any, help: str, check: Check, expected: str) -> Any:
-    """A field of an options class."""
-    return dataclasses.field(default=default, metadata={"help": help, "check": check, "expected": expected})
+def option(default: Any, help: str, check: Check, expected: str, unset: str = "no limit") -> Any:
+    """A field of an options class; `unset` says in words what a default of None means."""
+    shown = unset if default is None else str(default)
+    facts = {"help": help, "check": check, "expected": expected, "shown": shown}
+    return dataclasses.field(default=default, metadata=facts)
 
 
 def number(at_least: float = -math.inf, below: float = math.inf, above: float = -math.inf) -> Check:
