@@ -9,13 +9,12 @@ import pytest
 
 import bestarm as ba
 from bestarm.protocol import METHODS
-from bestarm.protocol.fedsel import Options, Server
 from bestarm.protocol.machine import Received, Start
 from bestarm.protocol.messages import Report, Wire
 from bestarm.record import Record, count_pulls, digest, on_user_scale, plain_json
 
 # What no check can know: an input that the conclusions don't depend on, or that only a replay can test.
-INPUTS = {("version",), ("seed",), ("options",), ("problem",)}
+INPUTS = {("version",), ("seed",), ("options",), ("problem",), ("delta",)}
 
 
 def leaves(value, path=()):
@@ -153,14 +152,14 @@ def forge(record: Record, change) -> ba.Verification:
     return ba.Verification(False, ("not a record",)) if forged is None else ba.verify(forged)
 
 
-def rebuilt(plain, payload: bytes, client: str):
-    """The record again after one client's first message was replaced: all that the server concludes."""
+def rebuilt(plain, payload: bytes, client: str, number: int = 0):
+    """The record again after one of a client's messages was replaced: all that the server concludes."""
     events = plain["verdict"]["certificate"]["server"]["events"]
-    event = next(e for e in events if e[1] == client)
+    event = [e for e in events if e[1] == client][number]
     event[2] = payload.hex()
     layout, scale = ba.Problem.layout_from_dict(plain["problem"])
-    options = Options(**plain["options"], delta=plain["delta"])
-    server = Server(layout, options)
+    options = METHODS[plain["method"]].options(**plain["options"], delta=plain["delta"])
+    server = METHODS[plain["method"]].server(layout, options)
     server.handle(Start())
     for _, sender, data in events:
         server.handle(Received(sender, bytes.fromhex(data)))
@@ -170,7 +169,7 @@ def rebuilt(plain, payload: bytes, client: str):
     plain["verdict"]["certificate"] = {"server": plain_json(server.certificate()), "local": local}
     plain |= {"rounds": server.rounds, "wire_bytes": server.bytes}
     plain["bits"] = {"up": server.bits_up, "down": server.bits_down}
-    plain["pulls"] = plain_json(count_pulls(METHODS["fed-sel"], layout, options, local))
+    plain["pulls"] = plain_json(count_pulls(METHODS[plain["method"]], layout, options, local))
 
 
 def test_a_report_of_an_arm_that_never_won_is_caught():
@@ -205,9 +204,71 @@ def test_an_unfinished_report_that_is_called_finished_is_caught():
     assert not forge(record, change).ok
 
 
+def fisher_run() -> Record:
+    return ba.identify(ba.Problem.bernoulli([[0.5], [0.9, 0.3]]), "fisher", delta=0.1, seed=3, n0=8)
+
+
+def test_a_fisher_client_s_forged_withdrawal_is_caught():
+    """g2 wins; the forger lets it withdraw after the first look, so that g1 would win."""
+    record = fisher_run()
+    assert (record.verdict.arm, record.rounds > 1) == ("g2/a1", True)
+
+    def change(plain, certificate):
+        del certificate["server"]["events"][4:]
+        part = certificate["local"]["g2-1"]
+        part["exits"] = {column: [] for column in part["exits"]}
+        part["sent"] = {column: values[:1] for column, values in part["sent"].items()}
+        rebuilt(plain, b"\x80", "g2-1", 1)
+
+    assert not forge(record, change).ok
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda part: part.update(look=30, count=10**6),
+        lambda part: part.update(look=part["look"] + 1, count=part["count"] + 4),
+        lambda part: part["exits"].update(look=[40] * len(part["exits"]["look"])),
+        lambda part: part["exits"].update(rival=[0] * len(part["exits"]["rival"])),
+        lambda part: part["exits"].update({c: v * 2 for c, v in part["exits"].items()}),
+        lambda part: part["exits"].update({c: [] for c in part["exits"]}),
+        lambda part: part["sent"].update({c: v[:-1] for c, v in part["sent"].items()}),
+        lambda part: part["sent"].update({c: [*v, v[-1] + 1] for c, v in part["sent"].items()}),
+        lambda part: part["sent"].update(arm=[1] * len(part["sent"]["arm"])),
+    ],
+)
+def test_a_fisher_client_s_forged_looks_exits_and_reports_are_caught(change):
+    record = fisher_run()
+    assert record.verdict.certificate["local"]["g2-1"]["exits"]["arm"] == [1]
+
+    def forged(plain, certificate):
+        change(certificate["local"]["g2-1"])
+        recount(plain, certificate)
+
+    assert not forge(record, forged).ok
+
+
+def test_a_look_without_end_is_no_work():
+    record = fisher_run()
+    result = forge(record, lambda plain, certificate: certificate["local"]["g1-1"].update(look=10**9))
+    assert not result.ok
+
+
+def test_the_last_digit_of_a_logarithm_may_differ():
+    record = fisher_run()
+
+    def change(plain, certificate):
+        for row in certificate["server"]["rounds"]:
+            row["log_p"] = [value * (1 + 1e-15) for value in row["log_p"]]
+
+    assert forge(record, change).ok
+
+
 def recount(plain, certificate):
     layout, _ = ba.Problem.layout_from_dict(plain["problem"])
-    plain["pulls"] = plain_json(count_pulls(METHODS["fed-sel"], layout, None, certificate["local"]))
+    method = METHODS[plain["method"]]
+    options = method.options(**plain["options"], delta=plain["delta"])
+    plain["pulls"] = plain_json(count_pulls(method, layout, options, certificate["local"]))
 
 
 def test_impossible_sums_counts_and_budgets_are_caught():

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, hypergeom
 
+from bestarm.errors import InputError
 from bestarm.exact import clopper_pearson, fisher_pvalue, rejects
 
 
@@ -62,6 +63,27 @@ def test_a_billion_rewards_and_tails_far_below_1e_300():
     assert float(fisher_pvalue(10**8, 5 * 10**8, 10**9, log=True)) < -1e8
     assert float(fisher_pvalue(0, 10**9, 10**9, log=True)) == pytest.approx(-2e9 * np.log(2), rel=1e-6)
     assert float(fisher_pvalue(0, 600, 600, log=True)) == pytest.approx(-log(comb(1200, 600)), rel=1e-12)
+
+
+def test_unequal_sizes_keep_their_digits():
+    """b has nearly all of the rewards; the law of a's ones is worked out in rationals."""
+    n, m, sa, sb = 7, 10**9, 5, 2 * 10**8
+    ones, total = sa + sb, n + m
+    below = Fraction(0)
+    for j in range(sa + 1):  # P(a holds j of the ones)
+        weight = Fraction(comb(n, j))
+        for i in range(j):
+            weight *= Fraction(ones - i, total - i)
+        for i in range(n - j):
+            weight *= Fraction(total - ones - i, total - j - i)
+        below += weight
+    assert float(fisher_pvalue(sa, sb, n, m)) == pytest.approx(float(below), rel=1e-11)
+
+
+@pytest.mark.parametrize("counts", [(-1, 2, 5), (6, 2, 5), (1, 6, 5), (float("nan"), 2, 5), (0, 0, 0)])
+def test_what_are_no_counts_is_refused(counts):
+    with pytest.raises(InputError, match="no counts"):
+        fisher_pvalue(*counts)
 
 
 def test_direct_and_smooth_sums_agree_where_they_meet(monkeypatch):

@@ -101,6 +101,19 @@ def test_on_another_scale_epsilon_is_the_user_s_in_study_and_record(method):
 @pytest.mark.parametrize(
     ("means", "options"),
     [
+        ([[1.0], [1.0]], {"q": 1000.0}),
+        ([[0.5, 0.5], [0.5]], {"q": 1000.0, "n0": 1}),
+        ([[0.9, 0.2], [0.3]], {"quiet": 60, "q": 2.0}),
+        ([[0.9, 0.2], [0.6, 0.5], [0.1]], {}),
+    ],
+)
+def test_fed_fisher_too_up_to_where_counts_end(means, options):
+    check_replay(ba.Problem.bernoulli(means), {"delta": 0.1, **options}, seed=3, method="fisher")
+
+
+@pytest.mark.parametrize(
+    ("means", "options"),
+    [
         ([[0.5], [0.5]], {"period_growth": 2.0}),
         ([[0.5, 0.1], [0.5, 0.1], [0.2]], {"period_growth": 3.0, "quantiser": False}),
         ([[0.9, 0.2], [0.3]], {"c": 1e4}),

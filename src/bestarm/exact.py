@@ -12,11 +12,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bestarm.errors import InputError
+
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 HALF_LOG_2PI = 0.9189385332046727
-DIRECT_TERMS = 4096  # a tail of at most so many terms is summed one by one
+DIRECT_TERMS = 1024  # a tail of at most so many terms is summed one by one
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
@@ -49,8 +51,8 @@ def deviance(x: Floats, mean: Floats) -> Floats:
     return np.asarray(np.where(near, close, far))
 
 
-def _log_binomial(x: Floats, n: Floats, p: Floats) -> Floats:
-    """Log of the binomial probability, for real 0 ≤ x ≤ n and 0 < p < 1."""
+def _log_binomial(x: Floats, n: Floats, p: Floats, q: Floats) -> Floats:
+    """Log of the binomial probability, for real 0 ≤ x ≤ n and p + q = 1, both positive."""
     inside = (x > 0) & (x < n)
     a, m = np.where(inside, x, 1.0), np.where(inside, n, 2.0)
     body = (
@@ -58,20 +60,20 @@ def _log_binomial(x: Floats, n: Floats, p: Floats) -> Floats:
         - _stirling_error(a)
         - _stirling_error(m - a)
         - deviance(a, m * p)
-        - deviance(m - a, m * (1.0 - p))
+        - deviance(m - a, m * q)
         - HALF_LOG_2PI
         - 0.5 * (np.log(a) + np.log1p(-a / m))
     )
-    edge = np.where(x <= 0, n * np.log1p(-p), n * np.log(p))
+    edge = np.where(x <= 0, n * np.log(q), n * np.log(p))
     return np.asarray(np.where(inside, body, edge))
 
 
 def _log_pmf(x: Floats, ones: Floats, n: Floats, m: Floats) -> Floats:
     """Log probability that m draws without replacement from n+m rewards with so many ones hold x ones."""
-    p = m / (n + m)
-    whites = _log_binomial(x, ones, p)
-    blacks = _log_binomial(m - x, n + m - ones, p)
-    return np.asarray(whites + blacks - _log_binomial(m, n + m, p))
+    p, q = m / (n + m), n / (n + m)  # not 1 − p, which loses digits where m is much larger than n
+    whites = _log_binomial(x, ones, p, q)
+    blacks = _log_binomial(m - x, n + m - ones, p, q)
+    return np.asarray(whites + blacks - _log_binomial(m, n + m, p, q))
 
 
 def _log_upper_tail(k: Floats, ones: Floats, n: Floats, m: Floats) -> Floats:
@@ -85,8 +87,12 @@ def _log_upper_tail(k: Floats, ones: Floats, n: Floats, m: Floats) -> Floats:
     length = np.minimum(length, 12.0 * spread + 40.0)
     total = np.ones_like(first)
     short = length <= DIRECT_TERMS
-    if short.any():
-        total[short] = _sum_directly(k[short], ones[short], n[short], m[short], int(length[short].max()) + 1)
+    at = np.flatnonzero(short)
+    at = at[np.argsort(length[at], kind="stable")]
+    for piece in np.array_split(at, max(1, len(at) // 512)):  # rows of like length, few enough for memory
+        if len(piece):
+            terms = int(length[piece[-1]]) + 1
+            total[piece] = _sum_directly(k[piece], ones[piece], n[piece], m[piece], terms)
     if not short.all():
         long = ~short
         total[long] = _sum_smoothly(k[long], ones[long], n[long], m[long], first[long], length[long])
@@ -141,6 +147,8 @@ def fisher_pvalue(
     sa, sb, n = (np.asarray(x, dtype=np.float64) for x in (sa, sb, n))
     m = n if m is None else np.asarray(m, dtype=np.float64)
     sa, sb, n, m = np.broadcast_arrays(sa, sb, n, m)
+    if not ((sa >= 0) & (sa <= n) & (sb >= 0) & (sb <= m) & (n >= 1) & (m >= 1)).all():
+        raise InputError("these are no counts", where="fisher_pvalue", expected="0 ≤ sa ≤ n and 0 ≤ sb ≤ m")
     shape = sa.shape
     sa, sb, n, m = (x.reshape(-1) for x in (sa, sb, n, m))
     ones = sa + sb
@@ -158,10 +166,11 @@ def fisher_pvalue(
 
 
 def rejects(sa: ArrayLike, sb: ArrayLike, n: ArrayLike, level: ArrayLike) -> Mask:
-    """Whether p(a, b) ≤ level, with n rewards each.
+    """Whether p(a, b) ≤ level, with n rewards each and a level below one half.
 
-    One term of the tail is at most p, and the geometric series with its first ratio is at least p; only
-    where the level lies between the two is the tail summed.
+    An arm that is not behind is never rejected: its p is over one half. One term of the tail is at most p,
+    and the geometric series with its first ratio is at least p; only where the level lies between the two is
+    the tail summed.
     """
     sa, sb, n, level = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (sa, sb, n, level)))
     out = np.zeros(sa.shape, dtype=bool)

@@ -52,8 +52,8 @@ class Arms:
             ):
                 self.known &= mean is not None
                 self.mean[i, a] = np.nan if mean is None else mean
-                if model.binary and model.mean is not None and isinstance(model, Bernoulli | Coined):
-                    self.p[i, a] = model.mean
+                if isinstance(model, Bernoulli | Coined) and model.p is not None:
+                    self.p[i, a] = model.p
                 else:
                     where = self.other.setdefault(id(model), (model, np.zeros(shape, dtype=bool)))[1]
                     where[i, a] = True
@@ -468,7 +468,7 @@ def fisher(
             wire, found, bits, top != tops[live], None if first_time else index[live], last_bits
         )
         stopped = active[live] & halted[live]
-        bits_up[live] += np.where(busy, size, np.where(stopped, 2, 0)).sum(axis=1)
+        bits_up[live] += np.where(busy, size, np.where(stopped, 2 * wire.stoppable, 0)).sum(axis=1)
         tops[live], index[live], last_bits = top, found, bits
         stuck = np.asarray(stopped.any(axis=1))
         lower, upper = decide.bin_edges(found, n, bits)

@@ -47,8 +47,9 @@ class Bits(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One run. `rounds` counts the Phase I reports as round 0, so Phase II took rounds − 1 exchanges.
 
-    `good_event` says whether every empirical mean that a decision rested on lay within its radius of the
-    true mean (null where true means are unknown). Means in `verdict` are on the user's scale; those in its
+    `good_event` says whether the event held on which the promise rests: in Fed-SEL, every empirical mean
+    that a decision rested on lay within its radius of the true mean; in Fed-Fisher, the best arm was never
+    dropped. It is null where that can't be known. Means in `verdict` are on the user's scale; those in its
     certificate are on [0, 1].
     """
 

@@ -203,7 +203,8 @@ class Function:
     within: tuple[float, float] | None = None
     limit: None = field(default=None, init=False, repr=False)
 
-    def _draw(self, rng: np.random.Generator, m: int) -> Floats:
+    def draw(self, rng: np.random.Generator, m: int) -> Floats:
+        """m single rewards, checked and brought to [0, 1]."""
         raw = self.f(rng, m) if self.batch else [self.f(rng) for _ in range(m)]
         drawn = np.asarray(raw, dtype=np.float64)
         if drawn.shape != (m,):
@@ -224,7 +225,7 @@ class Function:
         return unit
 
     def sums(self, rng: np.random.Generator, times: ArrayLike, start: int = 0) -> Floats:
-        return _summed(times, lambda m: self._draw(rng, m))
+        return _summed(times, lambda m: self.draw(rng, m))
 
     def spec(self) -> None:
         return None
@@ -234,8 +235,8 @@ class Function:
 class Coined:
     """Another model's rewards X, each turned into a coin that shows 1 with probability X.
 
-    The mean stays, rewards become 0/1, and sums stay exact in law: where rewards are independent draws with
-    a known mean, so are the coins, and their sum is binomial.
+    The mean stays, rewards become 0/1, and sums stay exact in law: where rewards are independent draws of a
+    known law, so are the coins, and their sum is binomial.
     """
 
     model: RewardModel
@@ -249,15 +250,26 @@ class Coined:
     def limit(self) -> int | None:
         return self.model.limit
 
+    @property
+    def p(self) -> float | None:
+        """The probability of a 1 where coins are independent, so that sums are binomial; else None."""
+        return self.model.mean if isinstance(self.model, Table | Beta) else None
+
     def sums(self, rng: np.random.Generator, times: ArrayLike, start: int = 0) -> Floats:
-        if self.model.mean is not None and not isinstance(self.model, Function):
-            return Bernoulli(self.model.mean).sums(rng, times)
+        if self.p is not None:
+            return Bernoulli(self.p).sums(rng, times)
         times = np.asarray(times, dtype=np.int64)
         totals = np.zeros(times.shape)
         for place, m in np.ndenumerate(times):
-            rewards = [float(self.model.sums(rng, 1, start + i)) for i in range(int(m))]
-            totals[place] = float((rng.random(int(m)) < rewards).sum())
+            for first in range(0, int(m), CHUNK):
+                rewards = self._rewards(rng, min(CHUNK, int(m) - first), start + first)
+                totals[place] += float((rng.random(len(rewards)) < rewards).sum())
         return totals
+
+    def _rewards(self, rng: np.random.Generator, m: int, start: int) -> Floats:
+        if isinstance(self.model, Function):
+            return self.model.draw(rng, m)
+        return np.asarray([float(self.model.sums(rng, 1, start + i)) for i in range(m)])
 
     def spec(self) -> dict[str, Any] | None:
         return self.model.spec()

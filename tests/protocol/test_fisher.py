@@ -16,7 +16,7 @@ from bestarm.problem import Group, Layout, Problem
 from bestarm.protocol import decide
 from bestarm.protocol.codec import Malformed
 from bestarm.protocol.fisher import MAX_LOOK, PREFERENCES, Client, Looks, Options, Server
-from bestarm.protocol.machine import IllegalEvent, PatienceOver, Pulled, Received, Start
+from bestarm.protocol.machine import IllegalEvent, PatienceOver, Pulled, Received, Start, Stop
 from bestarm.protocol.messages import (
     Final,
     LookDown,
@@ -28,6 +28,7 @@ from bestarm.protocol.messages import (
     decode_look_report,
     look_report_bits,
 )
+from bestarm.protocol.rounds import SERVER
 from protocol.test_fedsel import on_streams
 from stats import rate_exceeds
 
@@ -369,6 +370,44 @@ def test_an_illegal_event_raises_and_nothing_has_happened():
         with pytest.raises(IllegalEvent):
             client.handle(bad)
     assert (client.count, client.pulls) == (0, 0)
+
+
+def test_a_client_that_is_told_to_stop_after_its_report_says_so_when_it_is_due():
+    client = Client(LAYOUT, "c1", Options(budget=10**6))
+    client.handle(Start())
+    client.handle(Pulled((20.0, 18.0), 32))
+    assert client.handle(Stop("budget")) == []
+    down = LookDown.of(np.array([True, True]), 150, 8).encode(client.wire)[0]
+    (_, send) = client.handle(Received(SERVER, down))
+    assert send.payload == LookStopped().encode(client.wire)[0]
+
+
+@given(st.lists(st.binary(max_size=6), max_size=6))
+def test_no_message_raises_out_of_the_client(messages):
+    client = Client(LAYOUT, "c1", Options())
+    client.handle(Start())
+    client.handle(Pulled((20.0, 18.0), 32))
+    for data in messages:
+        client.handle(Received(SERVER, data))
+    assert client.state in ("reported", "pulling", "done")
+
+
+def test_the_leader_can_t_withdraw():
+    server = Server(LAYOUT, Options())
+    server.handle(Start())
+    for name, group, total in (("c1", 0, 30), ("c2", 1, 22)):
+        report = LookReport(0, group == 1, int(decide.look_bin(total, 32, 8)), 8)
+        server.handle(Received(name, report.encode(server.own_wire, group, None)[0]))
+    assert server.leader == 0
+    server.handle(Received("c1", b"\x80"))
+    assert "by the leader" in server.faulty[0]["reason"]
+
+
+def test_what_a_function_says_of_its_mean_is_not_what_is_drawn():
+    liar = ba.Function(lambda rng: 0.2 * rng.random(), mean=0.9)
+    problem = Problem.from_rewards({"g": {"a": liar, "b": 0.5}})
+    assert ba.identify(problem, "fisher", seed=1).verdict.arm == "g/b"
+    assert set(ba.study(problem, "fisher", trials=3, seed=1, workers=1)["arm"]) == {"g/b"}
 
 
 def test_partial_pulls_add_up():

@@ -112,9 +112,9 @@ class Looks:
 
     def size(self, r: int) -> int:
         """n_r = ⌈n₀·qʳ⌉, from integers; −1 is before the first look."""
-        while len(self._sizes) <= r:
+        while len(self._sizes) <= r and self._sizes[-1:] != [MAX_LOOK + 1]:
             self._sizes.append(min(-int(-self.n0 * self.q ** len(self._sizes) // 1), MAX_LOOK + 1))
-        return 0 if r < 0 else self._sizes[r]
+        return 0 if r < 0 else self._sizes[min(r, len(self._sizes) - 1)]
 
     def _share(self, r: int) -> float:
         """s_r: 0.9 in equal parts over the early looks, then 0.1/((j+1)(j+2)); they add up to 1."""
@@ -268,7 +268,7 @@ class Client:
         payload = report.encode(self.wire, self.group, self.last)
         self.last = report
         self.sent.append((self.look, top, int(self.sums[top])))
-        return [Send(SERVER, *payload), Await(self.look)]
+        return [Send(SERVER, *payload), Await(self.look - self.looks.quiet)]
 
     def _drop_losers(self, rival: int, keep: int | None = None) -> None:
         """Drop the active arms that lose to a rival's sum at this look."""
@@ -292,7 +292,7 @@ class Client:
                 return [Pull((), 0), Decided(Verdict(status="undecided"))]
             arm = self.layout.arm(message.group, message.arm)
             return [Pull((), 0), Decided(Verdict(status="identified", arm=arm))]
-        if self.state != "reported" or self.spent:
+        if self.state != "reported":
             return []
         if not message.is_active(self.group):
             self.state = "done"
@@ -304,7 +304,7 @@ class Client:
         if not self.active.any():
             self.state = "done"
             return [Send(SERVER, *Withdrawn().encode_in_look(self.wire))]
-        return self._pull()
+        return self._stop() if self.spent else self._pull()
 
 
 class Server(RoundServer):
@@ -320,6 +320,11 @@ class Server(RoundServer):
         self.index = np.zeros(groups, dtype=np.int64)
         self.single = np.zeros(groups, dtype=bool)
         self.stopped = False
+        self.leader: int | None = None
+        self.withdrew: list[list[int]] = []  # (group, look before which it withdrew)
+
+    def certificate(self) -> dict[str, Any]:
+        return {**super().certificate(), "withdrew": self.withdrew}
 
     def _take(self, j: int, data: bytes) -> list[Action]:
         n, bits = self.looks.size(self.look), self.looks.bits(self.look)
@@ -328,12 +333,15 @@ class Server(RoundServer):
             lower, upper = decide.bin_edges(message.index, n, bits)
             if lower > upper:
                 raise Malformed(f"bin {message.index}, which holds no sum of {n} coins")
+            if self.layout.arm_counts[j] == 1 and not message.single:
+                raise Malformed("a single arm that is not the only one")
             self.reports[j] = message
             self.index[j], self.single[j] = message.index, message.single
         elif isinstance(message, Withdrawn):
-            if self.reports[j] is None:
-                raise Malformed("a withdrawal before the first leader was named")
+            if self.leader in (None, j):
+                raise Malformed("a withdrawal by the leader, which can't have lost, or before there was one")
             self.active[j] = False
+            self.withdrew.append([j, self.look])
         else:
             self.stopped = True
         self.bits_up += size
@@ -352,7 +360,7 @@ class Server(RoundServer):
         stay, first = decide.close_look(lower, upper, self.active, self.n, self.looks.level(self.look))
         self._note(stay, int(first), lower, upper)
         self.active = stay
-        j = int(first)
+        j = self.leader = int(first)
         if self._settled(j, lower, upper):
             return self._won(j, lower, upper)
         if self.options.max_rounds is not None and self.rounds >= self.options.max_rounds:
@@ -471,44 +479,55 @@ def good_event(
 def audit_client(part: Mapping[str, Any], server: Server, j: int) -> Iterator[str]:
     """Check each arm that a client dropped by its p-value, and its reports against what the server held."""
     looks, arms = server.looks, server.layout.arm_counts[j]
-    exits, sent = part["exits"], part["sent"]
-    left = np.ones(arms, dtype=bool)
+    exits = list(zip(*(part["exits"][c] for c in ("arm", "look", "sum", "rival")), strict=True))
+    sent = list(zip(*(part["sent"][c] for c in ("look", "arm", "sum")), strict=True))
+    held = {row["look"]: (row, row["group"].index(j)) for row in server.history if j in row["group"]}
     leaders = {row["look"]: row["lower"][row["group"].index(row["leader"])] for row in server.history}
-    tops = dict(zip(sent["look"], sent["sum"], strict=True))
-    before = 0
-    for arm, look, total, rival in zip(*(exits[c] for c in ("arm", "look", "sum", "rival")), strict=True):
-        n = looks.size(look)
-        fair = left[arm] and before <= look <= part["look"] and 0 <= total <= n and 0 <= rival <= n
-        known = look < looks.quiet or rival in (tops.get(look), leaders.get(look))
-        if not fair or not known or not decide.loses(np.asarray(total), rival, n, looks.level(look)):
-            yield f"dropped arm {arm} at look {look}, which its p-value does not allow"
-        left[arm], before = False, look
-    expected = looks.size(part["look"])
-    if not looks.size(part["look"] - 1) <= part["count"] <= expected or part["count"] < 0:
+    tops = {look: total for look, _, total in sent}
+    last = looks.quiet + len(sent) - 1  # the last look that was reported
+    if [look for look, _, _ in sent] != list(range(looks.quiet, last + 1)) or len(set(tops) - set(held)) > 1:
+        yield "reported other looks than those that there were"
+    if set(held) - set(tops):
+        yield "is said to have reported what it did not report"
+    ended = server.verdict is not None and (server.verdict.reason or "rounds") == "rounds"
+    if sent:  # it stopped right after a report, or (unless the end came with a round) on the way to the next
+        fits = looks.size(last) <= part["count"] <= looks.size(last if ended else last + 1)
+        fits = fits and part["look"] - last in (0, 1)
+    else:
+        fits = 0 <= part["look"] <= looks.quiet and 0 <= part["count"] <= looks.size(part["look"])
+    if not fits:
         yield "made another number of pulls than its looks have"
     if (
         server.options.budget is not None
         and sum(pulls_of(part, arms, server.options)) > server.options.budget
     ):
         yield "made more pulls than its budget"
-    held = {
-        row["look"]: (row["arm"][row["group"].index(j)], row["lower"][row["group"].index(j)],
-                      row["upper"][row["group"].index(j)], row["single"][row["group"].index(j)])
-        for row in server.history if j in row["group"]
-    }  # fmt: skip
-    for look, arm, total in zip(*(sent[c] for c in ("look", "arm", "sum")), strict=True):
-        gone = [a for a, at in zip(exits["arm"], exits["look"], strict=True) if at < look]
-        own = [
-            a
-            for a, at, rival in zip(exits["arm"], exits["look"], exits["rival"], strict=True)
-            if at == look and rival == total
-        ]
-        if arm in gone or not 0 <= total <= looks.size(look):
+    left, before = np.ones(arms, dtype=bool), 0
+    for arm, look, total, rival in exits:
+        n = looks.size(look)
+        fair = left[arm] and before <= look <= max(last, looks.quiet - 1) and 0 <= total <= rival <= n
+        known = look < looks.quiet or (
+            rival in (tops.get(look), leaders.get(look)) and total <= tops.get(look, n)
+        )
+        if not fair or not known or not decide.loses(total, rival, n, looks.level(look)):
+            yield f"dropped arm {arm} at look {look}, which its p-value does not allow"
+        left[arm], before = False, look
+    for look, arm, total in sent:
+        gone = {a for a, at, _, _ in exits if at < look}
+        own = {a for a, at, _, rival in exits if at == look and rival == total}
+        if arm in gone | own or not 0 <= total <= looks.size(look):
             yield f"reported arm {arm} at look {look}, which it had dropped"
         if look in held:
-            told, lower, upper, single = held[look]
-            alone = arms - len(gone) - len(set(own)) == 1
-            if told != arm or not lower <= total <= upper or (single and not alone and arms > 1):
+            row, place = held[look]
+            alone = arms - len(gone | own) == 1
+            right = row["arm"][place] == arm and row["single"][place] == alone
+            if not right or not row["lower"][place] <= total <= row["upper"][place]:
                 yield f"has sums that are not what the server was told at look {look}"
-    if set(held) - set(sent["look"]):
-        yield "is said to have sent what it did not send"
+    withdrawn = [look for group, look in server.withdrew if group == j]
+    lost_all = not left.any()
+    if withdrawn and not (
+        lost_all and exits[-1][1] == withdrawn[0] - 1 and exits[-1][3] == leaders.get(last)
+    ):
+        yield "withdrew, but had not lost all its arms to the leader"
+    if lost_all and ended and not withdrawn:
+        yield "lost all its arms, and did not withdraw"

@@ -23,7 +23,11 @@ class Start:
 
 @dataclass(frozen=True)
 class Received:
-    """A message came from a sender whose identity the driver vouches for."""
+    """A message came from a sender whose identity the driver vouches for.
+
+    Each message is handed over once, and those of one sender in the order in which they were sent: most
+    don't say which round they belong to. A driver whose network repeats or reorders sees to that.
+    """
 
     sender: str
     data: bytes
