@@ -75,6 +75,20 @@ def test_on_a_real_dask_cluster():
         client.get_executor() as executor,
     ):
         assert same(run(), run(executor=executor))
+        args = [
+            "study",
+            ROOT / "examples/paper.toml",
+            "--trials",
+            20,
+            "--seed",
+            1,
+            "--method",
+            "fisher",
+            "--json",
+        ]
+        there = cli(*args, "--dask", cluster.scheduler_address)
+        assert there.returncode == 0, there.stderr
+        assert json.loads(there.stdout) == json.loads(cli(*args).stdout)
 
 
 def test_another_seed_gives_other_numbers():

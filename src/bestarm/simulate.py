@@ -268,7 +268,7 @@ class Run:
                 self._pump()
             steps += 1
             if self.watch and steps % 64 == 0:
-                reported = sum(client.state not in ("new", "exploring") for client in self.clients)
+                reported = sum(bool(client.sent) for client in self.clients)
                 self.watch(Progress(self.total, reported, len(self.clients), self.server.rounds))
         if self.server.state != "done":  # nobody has anything left to do, and a report is missing
             out_of_pulls = any(client.spent for client in self.clients)

@@ -6,6 +6,7 @@ crossed the wire, ignoring strangers and repetitions, proving faults, and ending
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -64,7 +65,7 @@ def refuse_groups(layout: Layout, options: Common, method: str) -> None:
         )
 
 
-class RoundServer:
+class RoundServer(ABC):
     """A server. All that it concludes follows from what it was sent, in the order in which it came."""
 
     transitions: ClassVar[Transitions] = {
@@ -167,18 +168,18 @@ class RoundServer:
         """The server's part: what it was sent, in order, and what it made of it, round by round."""
         return {"events": self.events, "rounds": self.history, "ignored": self.ignored}
 
+    @abstractmethod
     def _take(self, j: int, data: bytes) -> list[Action]:
         """Take a message of group j, or raise Malformed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _close_round(self) -> list[Action]:
         """All messages of the round are in."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _left(self, j: int) -> list[int]:
         """The arms of an active group that may still be the best, as far as the server knows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _gap(self, reason: Reason) -> float | None:
         """How far the leading candidate can be from the best, if that is known."""
-        raise NotImplementedError
