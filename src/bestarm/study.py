@@ -15,6 +15,7 @@ import inspect
 import itertools
 import json
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -401,7 +402,7 @@ def study(
     if watch:
         watch(StudyProgress(done, total))
     try:
-        with _executor(executor, workers, len(todo)) as pool:
+        with _executor(executor, workers, len(todo), cells) as pool:
             _run(cells, seed, todo, pool, take)
     except KeyboardInterrupt:
         raise StudyInterrupted(log.path if log else None) from None
@@ -460,7 +461,9 @@ def _cells(
 
 
 @contextlib.contextmanager
-def _executor(executor: Executor | None, workers: int | None, tasks: int) -> Iterator[Executor | None]:
+def _executor(
+    executor: Executor | None, workers: int | None, tasks: int, cells: Sequence[Cell]
+) -> Iterator[Executor | None]:
     """The executor to use; None means right here."""
     if executor is not None:
         yield executor
@@ -469,6 +472,13 @@ def _executor(executor: Executor | None, workers: int | None, tasks: int) -> Ite
     if count <= 1:
         yield None
         return
+    try:
+        pickle.dumps(cells)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise InputError(
+            f"the rewards can't be sent to other processes: {error}",
+            fix="Use functions that are defined at the top of a module, or workers=1",
+        ) from None
     pool = ProcessPoolExecutor(count, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
     try:
         yield pool
@@ -518,13 +528,6 @@ def _run(
         while waiting:
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 take(waiting.pop(future), future.result())
-    except (AttributeError, TypeError) as error:
-        if "pickle" not in str(error):
-            raise
-        raise InputError(
-            "the rewards can't be sent to other processes: " + str(error),
-            fix="Use functions that are defined at the top of a module, or workers=1",
-        ) from None
     finally:
         for future in waiting:
             future.cancel()
