@@ -137,7 +137,7 @@ def test_the_paper_s_instance_is_replayed_too():
 def test_trials_have_the_law_of_runs():
     """Null: one law (KS at 1e-6, 2,000 trials against 250 runs).
 
-    Power: a shift of half a standard deviation is found with probability over 0.99.
+    Power: for a bell-shaped law a shift of half a standard deviation is found with probability 0.9.
     """
     problem = ba.Problem.bernoulli([[0.95, 0.6, 0.2], [0.7, 0.4]])
     options = {"delta": 0.3, "c": 2.0, "period": 20, "radius": "sharp"}

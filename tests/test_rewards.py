@@ -59,7 +59,7 @@ def test_sums_lie_between_nothing_and_everything(model):
 def test_a_batch_has_the_law_of_single_draws(model):
     """Null: a batch's sum and the sum of single draws have one law (KS, 1e-6, n = 3000 each).
 
-    Power: a shift of the mean by a quarter of a standard deviation is found with probability over 0.99.
+    Power: for a bell-shaped law a shift by a quarter of a standard deviation is found in 0.99 of cases.
     """
     m, n = 6, 3000
     rng = np.random.default_rng(2)

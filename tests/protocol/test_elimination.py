@@ -85,7 +85,7 @@ def test_rewards_with_all_their_digits(seed):
 def test_it_has_the_law_of_the_pull_by_pull_run():
     """Null: t̄ and pulls have one law in both (KS at 1e-6, 400 runs each).
 
-    Power: a shift of either by 0.6 standard deviations is found with probability over 0.99.
+    Power: for a bell-shaped law a shift by 0.6 standard deviations is found with probability 0.98.
     """
     means, delta, c = np.array([0.9, 0.6, 0.3]), 0.5, 2.0
     rng = np.random.default_rng(4)
