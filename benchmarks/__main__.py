@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-NAMES = ["single_run", "skip_ahead", "scale", "workers", "preferences", "ladder", "million"]
+NAMES = ["single_run", "skip_ahead", "one_test", "scale", "workers", "preferences", "ladder", "million"]
 
 
 def main() -> None:

@@ -19,72 +19,77 @@ Mask = NDArray[np.bool_]
 
 HALF_LOG_2PI = 0.9189385332046727
 DIRECT_TERMS = 1024  # a tail of at most so many terms is summed one by one
+# Gauss–Legendre with 24 nodes on each eighth of [0, 1].
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
+NODES = ((NODES + 1.0) / 16.0 + np.arange(8)[:, None] / 8.0).reshape(-1)
+WEIGHTS = np.tile(WEIGHTS / 16.0, 8)
 
 
 def _stirling_error(n: Floats) -> Floats:
     """ln n! − ln(√(2πn)·(n/e)ⁿ), for n > 0."""
-    from scipy.special import gammaln
+    s = 1.0 / np.maximum(n * n, 1.0)
+    out = (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s * (1 / 1188 - s * (691 / 360360)))))) / n
+    small = n < 16.0
+    if small.any():
+        from scipy.special import gammaln
 
-    small = np.minimum(n, 16.0)
-    exact = gammaln(small + 1.0) - (small + 0.5) * np.log(small) + small - HALF_LOG_2PI
-    m = np.maximum(n, 16.0)
-    s = 1.0 / (m * m)
-    series = (
-        1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s * (1 / 1188 - s * 691 / 360360))))
-    ) / m
-    return np.asarray(np.where(n < 16.0, exact, series))
+        m = n[small]
+        out[small] = gammaln(m + 1.0) - (m + 0.5) * np.log(m) + m - HALF_LOG_2PI
+    return np.asarray(out)
 
 
 def deviance(x: Floats, mean: Floats) -> Floats:
     """x·ln(x/mean) + mean − x, without cancellation where x is near the mean; 0·ln 0 is 0."""
     v = (x - mean) / np.maximum(x + mean, 1e-300)
     near = np.abs(v) < 0.1
-    w = np.where(near, v, 0.0)
-    series, power = np.zeros_like(w), w
-    for j in range(1, 9):
-        power = power * w * w
-        series = series + power / (2 * j + 1)
-    close = (x - mean) * w + 2.0 * x * series
-    with np.errstate(divide="ignore", invalid="ignore"):
-        far = x * np.log(np.where(near | (x <= 0), 1.0, x / mean)) + mean - x
-    return np.asarray(np.where(near, close, far))
+    out = np.zeros(v.shape)
+    if near.any():
+        w = v * near
+        s = w * w
+        series = s * (1 / 11 + s * (1 / 13 + s * (1 / 15 + s / 17)))
+        series = s * (1 / 3 + s * (1 / 5 + s * (1 / 7 + s * (1 / 9 + series))))
+        out = (x - mean) * w + 2.0 * x * w * series
+    if not near.all():
+        far = ~near
+        a, b = (np.broadcast_to(y, v.shape)[far] for y in (x, mean))
+        out[far] = a * np.log(np.where(a > 0, a / b, 1.0)) + b - a
+    return np.asarray(out)
 
 
 def _log_binomial(x: Floats, n: Floats, p: Floats, q: Floats) -> Floats:
     """Log of the binomial probability, for real 0 ≤ x ≤ n and p + q = 1, both positive."""
     inside = (x > 0) & (x < n)
-    a, m = np.where(inside, x, 1.0), np.where(inside, n, 2.0)
+    whole = inside.all()
+    a, m = (x, n) if whole else (np.where(inside, x, 1.0), np.where(inside, n, 2.0))
+    b = m - a
+    errors = _stirling_error(np.array([m, a, b]))
+    misfit = deviance(np.array([a, b]), np.array([m * p, m * q]))
     body = (
-        _stirling_error(m)
-        - _stirling_error(a)
-        - _stirling_error(m - a)
-        - deviance(a, m * p)
-        - deviance(m - a, m * q)
-        - HALF_LOG_2PI
-        - 0.5 * (np.log(a) + np.log1p(-a / m))
+        errors[0] - errors[1] - errors[2] - misfit[0] - misfit[1] - 0.5 * np.log(a * (b / m)) - HALF_LOG_2PI
     )
-    edge = np.where(x <= 0, n * np.log(q), n * np.log(p))
-    return np.asarray(np.where(inside, body, edge))
+    if whole:
+        return np.asarray(body)
+    return np.asarray(np.where(inside, body, n * np.log(np.where(x <= 0, q, p))))
 
 
 def _log_pmf(x: Floats, ones: Floats, n: Floats, m: Floats) -> Floats:
     """Log probability that m draws without replacement from n+m rewards with so many ones hold x ones."""
-    p, q = m / (n + m), n / (n + m)  # not 1 − p, which loses digits where m is much larger than n
-    whites = _log_binomial(x, ones, p, q)
-    blacks = _log_binomial(m - x, n + m - ones, p, q)
-    return np.asarray(whites + blacks - _log_binomial(m, n + m, p, q))
+    both = n + m
+    p, q = m / both, n / both  # not 1 − p, which loses digits where m is much larger than n
+    x, ones, m, both = np.broadcast_arrays(x, ones, m, both)
+    whites, blacks, sample = _log_binomial(np.array([x, m - x, m]), np.array([ones, both - ones, both]), p, q)
+    return np.asarray(whites + blacks - sample)
 
 
-def _log_upper_tail(k: Floats, ones: Floats, n: Floats, m: Floats) -> Floats:
-    """Log of P(H ≥ k) for k above the mean of the hypergeometric H."""
-    first = _log_pmf(k, ones, n, m)
+def _log_upper_tail(k: Floats, ones: Floats, n: Floats, m: Floats, first: Floats | None = None) -> Floats:
+    """Log of P(H ≥ k) for k above the mean of the hypergeometric H; `first` is log P(H = k), if known."""
+    if first is None:
+        first = _log_pmf(k, ones, n, m)
     last = np.minimum(ones, m)
     ratio = _ratio(k, ones, n, m)
     # Terms fall at least geometrically by `ratio`, and ever faster: about so many matter.
     length = np.minimum(last - k, 40.0 / np.maximum(1.0 - ratio, 1e-12))
-    spread = np.sqrt(np.maximum(ones * (n + m - ones), 1.0) * n * m) / (n + m) ** 1.5
-    length = np.minimum(length, 12.0 * spread + 40.0)
+    length = np.minimum(length, 12.0 * _spread(ones, n, m) + 40.0)
     total = np.ones_like(first)
     short = length <= DIRECT_TERMS
     at = np.flatnonzero(short)
@@ -93,10 +98,16 @@ def _log_upper_tail(k: Floats, ones: Floats, n: Floats, m: Floats) -> Floats:
         if len(piece):
             terms = int(length[piece[-1]]) + 1
             total[piece] = _sum_directly(k[piece], ones[piece], n[piece], m[piece], terms)
-    if not short.all():
-        long = ~short
-        total[long] = _sum_smoothly(k[long], ones[long], n[long], m[long], first[long], length[long])
+    at = np.flatnonzero(~short)
+    for piece in np.array_split(at, max(1, len(at) // 512)):
+        if len(piece):
+            total[piece] = _sum_smoothly(*(v[piece] for v in (k, ones, n, m, first, length)))
     return np.asarray(first + np.log(total))
+
+
+def _spread(ones: Floats, n: Floats, m: Floats) -> Floats:
+    """The standard deviation of the hypergeometric, within a factor that is next to 1."""
+    return np.asarray(np.sqrt(np.maximum(ones * (n + m - ones), 1.0) * n * m) / (n + m) ** 1.5)
 
 
 def _ratio(j: Floats, ones: Floats, n: Floats, m: Floats) -> Floats:
@@ -114,20 +125,13 @@ def _sum_directly(k: Floats, ones: Floats, n: Floats, m: Floats, terms: int) -> 
 
 def _sum_smoothly(k: Floats, ones: Floats, n: Floats, m: Floats, first: Floats, length: Floats) -> Floats:
     """Σ_j P(k+j)/P(k) of a long, smooth tail: half the first term, an integral, −f′/12 + f‴/720."""
-
-    def f(x: Floats) -> Floats:
-        return np.asarray(np.exp(_log_pmf(x, *(v[..., None] for v in (ones, n, m))) - first[..., None]))
-
-    pieces = 8
-    edges = length[..., None] * np.linspace(0.0, 1.0, pieces + 1)
-    integral = np.zeros_like(first)
-    for i in range(pieces):
-        half = (edges[..., i + 1] - edges[..., i]) / 2.0
-        x = k[..., None] + edges[..., i, None] + half[..., None] * (NODES + 1.0)
-        integral = integral + half * (f(x) * WEIGHTS).sum(axis=-1)
-    around = f(k[..., None] + np.array([-1.5, -0.5, 0.5, 1.5]))
-    third = around[..., 3] - 3.0 * around[..., 2] + 3.0 * around[..., 1] - around[..., 0]
-    slope = around[..., 2] - around[..., 1] - third / 24.0
+    points = np.concatenate([length[:, None] * NODES, np.tile([-1.5, -0.5, 0.5, 1.5], (len(k), 1))], axis=1)
+    logs = _log_pmf(k[:, None] + points, *(v[:, None] for v in (ones, n, m)))
+    f = np.exp(logs - first[:, None])
+    integral = length * (f[:, :-4] @ WEIGHTS)
+    around = f[:, -4:].T
+    third = around[3] - 3.0 * around[2] + 3.0 * around[1] - around[0]
+    slope = around[2] - around[1] - third / 24.0
     return np.asarray(0.5 + integral - slope / 12.0 + third / 720.0)
 
 
@@ -168,9 +172,9 @@ def fisher_pvalue(
 def rejects(sa: ArrayLike, sb: ArrayLike, n: ArrayLike, level: ArrayLike) -> Mask:
     """Whether p(a, b) ≤ level, with n rewards each and a level below one half.
 
-    An arm that is not behind is never rejected: its p is over one half. One term of the tail is at most p,
-    and the geometric series with its first ratio is at least p; only where the level lies between the two is
-    the tail summed.
+    An arm that is not behind is never rejected: its p is over one half. The terms of the tail fall ever
+    faster, so p is at most the geometric series with its first ratio, and at least any number of terms times
+    the last of them; only where the level lies between such bounds is the tail summed.
     """
     sa, sb, n, level = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (sa, sb, n, level)))
     out = np.zeros(sa.shape, dtype=bool)
@@ -181,9 +185,13 @@ def rejects(sa: ArrayLike, sb: ArrayLike, n: ArrayLike, level: ArrayLike) -> Mas
     first = _log_pmf(b, a + b, size, size)
     # A hair of slack keeps rounding from settling what only the sum can settle.
     small = first + -np.log1p(-np.minimum(_ratio(b, a + b, size, size), 1.0 - 1e-12)) <= bound - 1e-9
-    unclear = ~small & (first <= bound + 1e-9)
-    if unclear.any():
-        small[unclear] = fisher_pvalue(a[unclear], b[unclear], size[unclear], log=True) <= bound[unclear]
+    unclear = np.flatnonzero(~small & (first <= bound + 1e-9))
+    if len(unclear):
+        a, b, size, first, bound = (x[unclear] for x in (a, b, size, first, bound))
+        further = np.minimum(np.floor(_spread(a + b, size, size)), np.minimum(a, size - b))
+        near = np.log1p(further) + _log_pmf(b + further, a + b, size, size) <= bound + 1e-9
+        a, b, size, first, bound = (x[near] for x in (a, b, size, first, bound))
+        small[unclear[near]] = _log_upper_tail(b, a + b, size, size, first) <= bound
     out[ahead] = small
     return out
 
