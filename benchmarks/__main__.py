@@ -10,7 +10,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-NAMES = ["single_run", "skip_ahead", "one_test", "scale", "workers", "preferences", "ladder", "million"]
+NAMES = [
+    "single_run",
+    "skip_ahead",
+    "one_test",
+    "scale",
+    "workers",
+    "preferences",
+    "ladder",
+    "million",
+    "attacks",
+]
 
 
 def main() -> None:

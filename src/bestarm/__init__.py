@@ -1,5 +1,6 @@
 """bestarm: which option is best, when sites can't pool their data and messages are dear."""
 
+from bestarm.adversary import Adversary, Attack, attacks
 from bestarm.audit import Verification, verify
 from bestarm.confidence import Radius, radius
 from bestarm.errors import InputError
@@ -14,6 +15,8 @@ from bestarm.theory import Limit, limit
 from bestarm.version import __version__
 
 __all__ = [
+    "Adversary",
+    "Attack",
     "Bernoulli",
     "Beta",
     "Function",
@@ -32,6 +35,7 @@ __all__ = [
     "Trials",
     "Verification",
     "__version__",
+    "attacks",
     "fisher_pvalue",
     "identify",
     "limit",

@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
+from bestarm.adversary import Adversary
 from bestarm.errors import InputError
 from bestarm.problem import Layout, Problem
-from bestarm.protocol import METHODS
+from bestarm.protocol import method_for
 from bestarm.protocol.machine import PatienceOver, Received, Start, Stop
 from bestarm.protocol.options import make
 from bestarm.record import (
@@ -72,7 +73,7 @@ def _check(record: Record) -> Iterator[str]:
         yield f"schema {record.schema} is not {SCHEMA}, the one that this version can check"
         return
     layout, scale = Problem.layout_from_dict(record.problem)
-    method = METHODS[record.method]
+    method = method_for(record.method, layout)
     options = make(method.options, {**record.options, "delta": record.delta}, where="options")
     options = on_unit_scale(options, scale)
     method.refuse(layout, options)
@@ -86,9 +87,13 @@ def _check(record: Record) -> Iterator[str]:
     if set(local) != set(layout.clients):
         yield "the clients' part does not name the clients of the layout"
         return
+    liars = {name for adversary in record.adversaries for name in adversary["clients"]}
+    if liars != {name for name, part in local.items() if "attack" in part}:
+        yield "the clients that lied are not those that the record names"
     for name, part in local.items():
-        for failure in method.audit_client(part, server, layout.group_of[name]):
-            yield f"client {name} {failure}"
+        if name not in liars:
+            for failure in method.audit_client(part, server, name):
+                yield f"client {name} {failure}"
     if record.pulls != count_pulls(method, layout, options, local):
         yield "pulls do not follow from the clients' part"
     if record.good_event != _good_event(record, layout, options):
@@ -117,6 +122,7 @@ def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
         "bits": Bits(server.bits_up, server.bits_down),
         "wire_bytes": server.bytes,
         "proven_faulty": server.faulty,
+        "warnings": server.warnings,
         "interrupted": server.verdict.reason == "interrupted",
         "peers": None,
         "certificate": server.certificate(),
@@ -145,7 +151,7 @@ def _good_event(record: Record, layout: Layout, options: Any) -> bool | None:
     if any(None in row for group in record.problem["groups"] for row in group.get("rewards", [[None]])):
         return None  # nobody has written down what the true means are
     means = Problem.from_dict(record.problem).means
-    return good_event(METHODS[record.method], layout, options, means, record.verdict.certificate)
+    return good_event(method_for(record.method, layout), layout, options, means, record.verdict.certificate)
 
 
 def _replay(record: Record) -> Iterator[str]:
@@ -157,7 +163,12 @@ def _replay(record: Record) -> Iterator[str]:
         yield "an interrupted run can't be replayed: where it stopped is not in its seed"
         return
     again = identify(
-        problem, method=record.method, delta=record.delta, seed=record.seed, **record.options
+        problem,
+        method=record.method,
+        delta=record.delta,
+        seed=record.seed,
+        adversaries=[Adversary(**keys) for keys in record.adversaries],
+        **record.options,
     ).to_dict()
     before = record.to_dict()
     for key in before:

@@ -155,6 +155,7 @@ def run(
     chosen = {key: value for key, value in options.items() if value is not None}
     loaded = load(scenario)
     _warn_of_ties(loaded, method, {**loaded.options, **chosen})
+    _warn_of_liars(loaded, {**loaded.options, **chosen})
     for path in (save, plot):
         _check_folder(path)
     if plot is not None:
@@ -408,10 +409,21 @@ def show(record: Record) -> None:
     for fault in record.proven_faulty:
         text = f"Proven faulty: {fault['client']} in round {fault['round']}: {fault['reason']}."
         out.print(escape(text), style="red")
+    for warning in record.warnings:
+        text = f"Group {warning['group']}, round {warning['round']}: {warning['text']}."
+        out.print(escape(text), style="yellow")
+    for adversary in record.adversaries:
+        caught = {fault["client"] for fault in record.proven_faulty}
+        uncaught = [name for name in adversary["clients"] if name not in caught]
+        if uncaught:
+            out.print(
+                escape(f"Lied and not caught: {', '.join(uncaught)} ({adversary['attack']})."), style="dim"
+            )
     _show_groups(record)
     rounds = f"{record.rounds} rounds" if record.rounds != 1 else "1 round"
-    phases = ("Phase I", "Phase II") if record.method == "fed-sel" else ("quiet looks", "the others")
-    if record.method == "fed-sel":
+    phased = record.method != "fisher"
+    phases = ("Phase I", "Phase II") if phased else ("quiet looks", "the others")
+    if phased:
         rounds += f" (the Phase I reports, and {max(record.rounds - 1, 0)} of Phase II)"
     out.print(rounds)
     if record.pulls is not None:
@@ -464,7 +476,7 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
     """Check a scenario file without running it."""
     loaded = load(scenario)
     refused = _refusal(loaded)
-    warnings = _warn_of_ties(loaded, None, loaded.options)
+    warnings = _warn_of_ties(loaded, None, loaded.options) + _warn_of_liars(loaded, loaded.options)
     layout = loaded.problem.layout
     facts = {
         "ok": True,
@@ -492,8 +504,27 @@ def _warn_of_ties(scenario: Scenario, method: str | None, options: dict[str, Any
     """Say on stderr what would keep an exact comparison from ending, unless an option ends it."""
     if options.get("budget") or options.get("epsilon"):
         return []
-    ties = scenario.problem.ties(local=(method or scenario.method or DEFAULT_METHOD) == "fed-sel")
-    warnings = [f"{tie}. An exact comparison never ends there: set epsilon or budget" for tie in ties]
+    ties = scenario.problem.ties(local=(method or scenario.method or DEFAULT_METHOD) != "fisher")
+    return _warn([f"{tie}. An exact comparison never ends there: set epsilon or budget" for tie in ties])
+
+
+def _warn_of_liars(scenario: Scenario, options: dict[str, Any]) -> list[str]:
+    """Say on stderr where more clients lie than the run is made for."""
+    borne = options.get("byzantine", 0)
+    liars: dict[str, int] = {}
+    for adversary in scenario.adversaries:
+        names = adversary.names(scenario.problem.layout)
+        liars[adversary.group] = liars.get(adversary.group, 0) + len(names)
+    return _warn(
+        [
+            f'group "{group}" has {count} lying clients, but byzantine = {borne}: nothing is promised'
+            for group, count in liars.items()
+            if count > borne
+        ]
+    )
+
+
+def _warn(warnings: list[str]) -> list[str]:
     for warning in warnings:
         err.print("warning:", style="bold yellow", end=" ")
         err.print(escape(warning), soft_wrap=True)

@@ -52,7 +52,8 @@ def deviance(x: Floats, mean: Floats) -> Floats:
     if not near.all():
         far = ~near
         a, b = (np.broadcast_to(y, v.shape)[far] for y in (x, mean))
-        out[far] = a * np.log(np.where(a > 0, a / b, 1.0)) + b - a
+        with np.errstate(divide="ignore"):  # where the mean is 0 it is infinite
+            out[far] = a * np.log(np.where(a > 0, a / b, 1.0)) + b - a
     return np.asarray(out)
 
 
@@ -169,29 +170,32 @@ def fisher_pvalue(
     return np.asarray(logs if log else np.exp(logs))
 
 
-def rejects(sa: ArrayLike, sb: ArrayLike, n: ArrayLike, level: ArrayLike) -> Mask:
-    """Whether p(a, b) ≤ level, with n rewards each and a level below one half.
+def rejects(sa: ArrayLike, sb: ArrayLike, n: ArrayLike, level: ArrayLike, m: ArrayLike | None = None) -> Mask:
+    """Whether p(a, b) ≤ level, with n rewards of a, m (by default also n) of b, and a level below one half.
 
-    An arm that is not behind is never rejected: its p is over one half. The terms of the tail fall ever
+    An arm that is not behind is never rejected: its p is at least one half. The terms of the tail fall ever
     faster, so p is at most the geometric series with its first ratio, and at least any number of terms times
     the last of them; only where the level lies between such bounds is the tail summed.
     """
-    sa, sb, n, level = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (sa, sb, n, level)))
-    out = np.zeros(sa.shape, dtype=bool)
-    ahead = sb > sa
+    sizes = (n, n if m is None else m)
+    sums = tuple(np.asarray(x, dtype=np.float64) for x in (sa, sb, *sizes, level))
+    first, second, of_a, of_b, most = np.broadcast_arrays(*sums)
+    out = np.zeros(first.shape, dtype=bool)
+    ahead = second * of_a > first * of_b
     if not ahead.any():
         return out
-    a, b, size, bound = sa[ahead], sb[ahead], n[ahead], np.log(level[ahead])
-    first = _log_pmf(b, a + b, size, size)
+    k, na, nb, bound = second[ahead], of_a[ahead], of_b[ahead], np.log(most[ahead])
+    ones = first[ahead] + k
+    term = _log_pmf(k, ones, na, nb)
     # A hair of slack keeps rounding from settling what only the sum can settle.
-    small = first + -np.log1p(-np.minimum(_ratio(b, a + b, size, size), 1.0 - 1e-12)) <= bound - 1e-9
-    unclear = np.flatnonzero(~small & (first <= bound + 1e-9))
+    small = term - np.log1p(-np.minimum(_ratio(k, ones, na, nb), 1.0 - 1e-12)) <= bound - 1e-9
+    unclear = np.flatnonzero(~small & (term <= bound + 1e-9))
     if len(unclear):
-        a, b, size, first, bound = (x[unclear] for x in (a, b, size, first, bound))
-        further = np.minimum(np.floor(_spread(a + b, size, size)), np.minimum(a, size - b))
-        near = np.log1p(further) + _log_pmf(b + further, a + b, size, size) <= bound + 1e-9
-        a, b, size, first, bound = (x[near] for x in (a, b, size, first, bound))
-        small[unclear[near]] = _log_upper_tail(b, a + b, size, size, first) <= bound
+        k, ones, na, nb, term, bound = (x[unclear] for x in (k, ones, na, nb, term, bound))
+        further = np.minimum(np.floor(_spread(ones, na, nb)), np.minimum(ones, nb) - k)
+        near = np.log1p(further) + _log_pmf(k + further, ones, na, nb) <= bound + 1e-9
+        k, ones, na, nb, term, bound = (x[near] for x in (k, ones, na, nb, term, bound))
+        small[unclear[near]] = _log_upper_tail(k, ones, na, nb, term) <= bound
     out[ahead] = small
     return out
 

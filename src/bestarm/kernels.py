@@ -10,20 +10,25 @@ A kernel is ``kernel(problem, options, rng, trials, trace) -> (columns, script)`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.adversary import Adversary
 from bestarm.confidence import MAX_COUNT, Radius, radius
 from bestarm.problem import Layout, Problem
-from bestarm.protocol import decide, fedsel
+from bestarm.protocol import decide, fedsel, method_for
 from bestarm.protocol import fisher as fisher_machine
 from bestarm.protocol.codec import width_of
 from bestarm.protocol.elimination import end_by_epsilon, least_count
 from bestarm.protocol.messages import look_report_bits, refinement_bits, report_bits
+from bestarm.protocol.pooled import Pool
+from bestarm.protocol.pooled import Server as PoolServer
 from bestarm.rewards import Bernoulli, Coined, RewardModel
 
 Columns = dict[str, NDArray[Any]]
@@ -522,6 +527,118 @@ def can_fisher(problem: Problem, options: fisher_machine.Options) -> bool:
     return not problem.layout.finite and problem.layout.arm_counts != (1,)
 
 
+def pooled(
+    problem: Problem,
+    options: fisher_machine.Options,
+    rng: np.random.Generator,
+    trials: int,
+    trace: int | None = None,
+    liars: tuple[int, ...] = (),
+) -> tuple[Columns, Script]:
+    """Pooled Fed-Fisher in `trials` trials; the `liars` (clients) say that the best arm never pays and all
+    others always do.
+    """
+    layout, arms = problem.layout, Arms(problem.coined())
+    looks, wire = fisher_machine.looks_of(layout, options), fisher_machine.wire_of(layout, options)
+    pool = Pool(layout, options, looks)
+    clients, width = arms.valid.shape
+    group = np.array([layout.group_of[name] for name in layout.clients])
+    starts = np.cumsum([0, *layout.arm_counts])
+    members = [np.flatnonzero(group == j) for j in range(len(layout.groups))]
+    owned = [slice(int(a), int(b)) for a, b in itertools.pairwise(starts)]
+    best = next((k for k in range(pool.arms) if layout.arm(*_place(starts, k)) == problem.best), None)
+    honest = [
+        [i for i in mine if i not in liars][: len(mine) - options.byzantine] for mine in members
+    ]  # of the proof
+    sums = np.zeros((trials, clients, width), dtype=np.int64)
+    race = np.ones((trials, pool.arms), dtype=bool)
+    pulls, quiet_pulls = np.zeros((2, trials, clients), dtype=np.int64)
+    bits_up, bits_down, rounds, outcome, winner = np.zeros((5, trials), dtype=np.int64)
+    good, everyone = np.ones(trials, dtype=bool), np.ones(1, dtype=bool)
+    names = np.array([width_of(len(layout.groups)) + width_of(n) for n in layout.arm_counts])
+    script: Script = {}
+    live, look = np.arange(trials), looks.quiet
+    while len(live):
+        n, step = looks.size(look), looks.size(look) - (looks.size(look - 1) if look > looks.quiet else 0)
+        if n > fisher_machine.MAX_LOOK:
+            outcome[live] = decide.BUDGET
+            bits_down[live] += 2
+            break
+        mine = np.zeros((len(live), clients, width), dtype=bool)
+        for j, own in enumerate(owned):
+            mine[:, members[j], : own.stop - own.start] = race[live, None, own]
+        rows = np.tile(np.arange(clients), len(live))
+        new = arms.sums(rng, rows, (step * mine).reshape(-1, width)).reshape(mine.shape).astype(np.int64)
+        if trace is not None and trace in live:
+            at = int(np.flatnonzero(live == trace)[0])
+            for i in range(clients):
+                which = np.flatnonzero(mine[at, i])
+                if len(which):
+                    batch = tuple(which.tolist()), step, tuple(new[at, i, which].astype(float).tolist())
+                    script.setdefault(i, []).append(batch)
+        sums[live] += new
+        asked = mine.sum(axis=2)
+        pulls[live] += step * asked
+        if look == looks.quiet:
+            quiet_pulls[live] += looks.size(look - 1) * asked
+        width_of_sums = asked * width_of(n + 1) + 2 * (look - looks.quiet + 1).bit_length() - 1
+        bits_up[live] += np.where(asked > 0, width_of_sums + int(wire.stoppable), 0).sum(axis=1)
+        said = sums[live]
+        for i in liars:
+            said[:, i] = n
+            if best is not None and owned[group[i]].start <= best < owned[group[i]].stop:
+                said[:, i, best - owned[group[i]].start] = 0
+        coins, level = pool.coins(look), pool.level(look)
+        low = np.zeros((len(live), pool.arms), dtype=np.int64)
+        small, large = low.copy(), low.copy()  # least and largest sums of h honest clients
+        for j, own in enumerate(owned):
+            k = own.stop - own.start
+            low[:, own], _ = decide.pool(said[:, members[j], :k], everyone, n, options.byzantine)
+            ranked = np.sort(sums[live][:, honest[j], :k], axis=1)
+            small[:, own] = ranked[:, : pool.kept[j]].sum(axis=1)
+            large[:, own] = ranked[:, len(honest[j]) - pool.kept[j] :].sum(axis=1)
+        if best is not None:
+            home, rivals = pool.group[best], race[live].copy()
+            rivals[:, best] = False
+            bad = decide.loses(
+                small[:, best, None], large, coins[home], level[home, pool.group], coins[pool.group]
+            )
+            good[live] &= ~(race[live, best] & (bad & rivals).any(axis=1))
+        race[live] &= ~decide.pooled_losers(low, low, race[live], pool.group, coins, level)
+        rounds[live] += 1
+        left = race[live].sum(axis=1)
+        last = options.max_rounds is not None and look - looks.quiet + 1 >= options.max_rounds
+        code = np.select(
+            [left == 1, np.full(len(live), last)], [decide.IDENTIFIED, decide.ROUNDS], decide.GO_ON
+        )
+        winner[live] = np.argmax(race[live], axis=1)
+        outcome[live] = code
+        over = live[code != decide.GO_ON]
+        bits_down[over] += 2 + (outcome[over] == decide.IDENTIFIED) * names[pool.group[winner[over]]]
+        live = live[code == decide.GO_ON]
+        bits_down[live] += 1 + pool.arms
+        look += 1
+    known = arms.known and best is not None
+    events = good.astype(object) if known else np.full(trials, None, dtype=object)
+    picked = winner - starts[pool.group[winner]]
+    truthful = np.array([i for i in range(clients) if i not in liars])
+    first = np.minimum(quiet_pulls, pulls)[:, truthful]
+    columns = (pool.group[winner], picked, events, rounds, first, pulls[:, truthful] - first)
+    return _columns(layout, outcome, *columns, bits_up, bits_down), script
+
+
+def _place(starts: NDArray[Any], arm: int) -> tuple[int, int]:
+    """The group of an arm, and its number there."""
+    j = int(np.searchsorted(starts, arm, side="right")) - 1
+    return j, arm - int(starts[j])
+
+
+def can_pooled(problem: Problem, options: fisher_machine.Options) -> bool:
+    """Budgets, ε and recordings go through the machines."""
+    nothing_to_do = problem.layout.arm_counts == (1,)
+    return not (problem.layout.finite or nothing_to_do or options.budget is not None or options.epsilon)
+
+
 Kernel = Callable[..., tuple[Columns, Script]]
 
 # method -> (kernel, whether it can do this problem with these options)
@@ -529,3 +646,17 @@ KERNELS: dict[str, tuple[Kernel, Callable[[Problem, Any], bool]]] = {
     "fed-sel": (fed_sel, can_fed_sel),
     "fisher": (fisher, can_fisher),
 }
+
+
+def kernel_for(
+    method: str, problem: Problem, options: Any, adversaries: Sequence[Adversary] = ()
+) -> Kernel | None:
+    """The kernel that does this, if there is one; of liars only the extreme ones of pooled Fed-Fisher."""
+    if method_for(method, problem.layout).server is PoolServer:
+        if not can_pooled(problem, options) or any(a.attack != "extreme" for a in adversaries):
+            return None
+        names = {name for adversary in adversaries for name in adversary.names(problem.layout)}
+        liars = tuple(i for i, name in enumerate(problem.layout.clients) if name in names)
+        return functools.partial(pooled, liars=liars)
+    kernel, can = KERNELS.get(method, (None, lambda *_: False))
+    return kernel if not adversaries and can(problem, options) else None

@@ -18,7 +18,7 @@ import numpy as np
 from bestarm.errors import InputError
 from bestarm.exact import clopper_pearson
 from bestarm.problem import Layout, Problem
-from bestarm.protocol import METHODS, Method
+from bestarm.protocol import Method, method_for
 from bestarm.protocol.verdict import Verdict
 from bestarm.rewards import Scale
 from bestarm.version import __version__
@@ -67,6 +67,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     wire_bytes: int
     proven_faulty: list[dict[str, Any]]
     good_event: bool | None
+    warnings: list[dict[str, Any]] = []
+    adversaries: list[dict[str, Any]] = []
     peers: dict[str, Any] | None = None
     interrupted: bool = False
     digest: str = ""
@@ -89,7 +91,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         certificate = {**self.verdict.certificate, "local": None}
         verdict = msgspec.structs.replace(self.verdict, certificate=certificate)
         return msgspec.structs.replace(
-            self, seed=None, pulls=None, good_event=None, problem=problem, verdict=verdict
+            self,
+            seed=None,
+            pulls=None,
+            good_event=None,
+            adversaries=[],
+            problem=problem,
+            verdict=verdict,
         ).sealed()
 
     def save(self, path: str | Path) -> Path:
@@ -153,9 +161,10 @@ def views(record: Record) -> list[View]:
         if "mean" in row:
             columns = (row["count"], row["mean"], row["lower"], row["upper"])
         else:
-            n, low, high = row["pulls"], np.asarray(row["lower"]), np.asarray(row["upper"])
+            low, high = np.asarray(row["lower"]), np.asarray(row["upper"])
+            n = np.asarray(row.get("coins", [row["pulls"]] * len(low)))
             below, above = clopper_pearson(low, n, 0.025)[0], clopper_pearson(high, n, 0.025)[1]
-            columns = ([n] * len(low), ((low + high) / (2 * n)).tolist(), below.tolist(), above.tolist())
+            columns = (n.tolist(), ((low + high) / (2 * n)).tolist(), below.tolist(), above.tolist())
         for j, *values in zip(row["group"], *columns, strict=True):
             found.append(View(j, row["round"], *values))
     return found
@@ -204,10 +213,11 @@ def on_user_scale(verdict: Verdict, scale: Scale) -> Verdict:
 
 
 def count_pulls(method: Method, layout: Layout, options: Any, local: Mapping[str, Any]) -> Pulls:
-    """Pulls, from the clients' part of the certificate."""
+    """Pulls of the honest clients, from their part of the certificate."""
     phases = {
         name: method.pulls_of(part, layout.arm_counts[layout.group_of[name]], options)
         for name, part in local.items()
+        if "attack" not in part
     }
     by_client = {name: sum(both) for name, both in phases.items()}
     return Pulls(
@@ -240,9 +250,10 @@ def conclude(
     seed: int | None,
     server: Any,
     clients: Sequence[Any],
+    adversaries: Sequence[dict[str, Any]] = (),
 ) -> Record:
     """The record of a finished run, from its machines; `unit` are the options as the machines have them."""
-    room = METHODS[method]
+    room = method_for(method, problem.layout)
     local = {client.name: client.local() for client in clients}
     certificate = {"server": server.certificate(), "local": local}
     verdict = on_user_scale(server.verdict, problem.scale)
@@ -260,6 +271,8 @@ def conclude(
         bits=Bits(server.bits_up, server.bits_down),
         wire_bytes=server.bytes,
         proven_faulty=server.faulty,
+        warnings=server.warnings,
+        adversaries=list(adversaries),
         good_event=good_event(room, problem.layout, unit, problem.means, certificate),
         interrupted=server.verdict.reason == "interrupted",
     ).sealed()

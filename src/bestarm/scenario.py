@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from bestarm.adversary import Adversary
 from bestarm.errors import InputError, nearest, shorten
 from bestarm.problem import Group, Layout, Problem
 from bestarm.protocol import METHODS
@@ -24,7 +25,8 @@ from bestarm.rewards import Recording, RewardModel, Scale, tabulate
 FAMILIES: dict[str, Callable[..., Problem]] = {"paper": Problem.paper_instance}
 
 RUN_KEYS = ("method", "goal", "seed", "family", "sigma")
-TABLES = ("group", "data")
+TABLES = ("group", "data", "adversary")
+ADVERSARY_KEYS = ("group", "clients", "attack", "options")
 GROUP_KEYS = ("name", "clients", "arms", "bounds")
 DATA_KEYS = (
     "csv", "group", "arm", "client", "clients", "reward", "count", "successes", "trials", "where",
@@ -43,7 +45,7 @@ class Scenario:
     method: str | None = None
     seed: int | None = None
     options: dict[str, Any] = field(default_factory=dict)
-    adversaries: tuple[Any, ...] = ()
+    adversaries: tuple[Adversary, ...] = ()
     network: None = None
     family: Callable[..., Problem] | None = None
 
@@ -99,7 +101,30 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
     if "sigma" in keys and family is None:
         raise InputError(f"sigma = {shorten(keys['sigma'])} belongs to a family", fix='Add family = "paper"')
     made = FAMILIES[family] if family else None
-    return Scenario(_problem(keys, folder), method, seed, options, family=made)
+    problem = _problem(keys, folder)
+    adversaries = tuple(_adversaries(keys.get("adversary", []), problem))
+    return Scenario(problem, method, seed, options, adversaries, family=made)
+
+
+def _adversaries(tables: Any, problem: Problem) -> Iterator[Adversary]:
+    for number, table in enumerate(_tables(tables, "[[adversary]]"), start=1):
+        where = f"[[adversary]] number {number}"
+        for key in table:
+            if key not in ADVERSARY_KEYS:
+                raise InputError(
+                    f'key "{key}" = {shorten(table[key])} is unknown',
+                    where=where,
+                    fix=nearest(key, ADVERSARY_KEYS),
+                )
+        for key in ("group", "attack"):
+            if key not in table:
+                raise InputError(f'key "{key}" is missing', where=where)
+        adversary = Adversary(**table)
+        try:
+            adversary.names(problem.layout)
+        except InputError as error:
+            raise error.at(where) from None
+        yield adversary
 
 
 def _problem(keys: Mapping[str, Any], folder: Path) -> Problem:
@@ -441,6 +466,12 @@ arms = {{ a = 0.62, b = 0.48, c = 0.30 }}
 [[group]]
 name = "south"
 arms = {{ d = 0.50, e = {{ kind = "beta", a = 2, b = 5 }} }}
+
+# Several clients that try the same arms: clients = 5 in the group. If some of them may lie, say how many:
+# byzantine = 1 at the top (a group then needs 2 * byzantine + 1 clients), and, to see what they could do:
+# [[adversary]]
+# group = "north"
+# attack = "extreme"
 
 # Rewards on another scale: bounds = [0, 5] in the group, and means between 0 and 5.
 # Rewards from a file, instead of the groups above:

@@ -18,11 +18,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bestarm.adversary import Adversary, Attack, recruit
 from bestarm.errors import InputError, nearest
 from bestarm.problem import Problem
-from bestarm.protocol import METHODS
+from bestarm.protocol import METHODS, method_for
 from bestarm.protocol.machine import ALL, Action, PatienceOver, Pull, Pulled, Received, Send, Start, Stop
 from bestarm.protocol.options import make
+from bestarm.protocol.rounds import GroupServer
 from bestarm.record import Record, conclude
 from bestarm.rewards import Scale, stream
 from bestarm.scenario import Scenario
@@ -57,13 +59,15 @@ def identify(
     *,
     delta: float | None = None,
     seed: int | None = None,
+    adversaries: Sequence[Adversary] | None = None,
     watch: Callable[[Progress], None] | None = None,
     **options: Any,
 ) -> Record:
     """Run a method on a problem, in process and seeded, and give back its record.
 
     `options` are the method's (see ``bestarm run --help``); what a scenario sets is the default here.
-    Without a seed one is drawn; it is in the record. `watch` is called now and then with the progress.
+    Without a seed one is drawn; it is in the record. `adversaries` are clients that lie (by default those of
+    a scenario). `watch` is called now and then with the progress.
 
     >>> import bestarm as ba
     >>> problem = ba.Problem.bernoulli([[.9, .2], [.6, .1]])
@@ -74,9 +78,11 @@ def identify(
     keys = {**options, **({} if delta is None else {"delta": delta})}
     if isinstance(problem, Scenario):
         seed = problem.seed if seed is None else seed
+        adversaries = problem.adversaries if adversaries is None else adversaries
     problem, method, chosen = prepare(problem, method, keys)
     seed = check_seed(seed)
-    run = Run(problem, method, chosen, seed, Drawn(as_pulled(problem, method), seed), watch)
+    source = Drawn(as_pulled(problem, method), seed)
+    run = Run(problem, method, chosen, seed, source, watch, adversaries or ())
     try:
         with _patient_interrupt() as run.interrupted:
             run.go()
@@ -227,14 +233,18 @@ class Run:
         seed: int | None,
         source: Source,
         watch: Callable[[Progress], None] | None = None,
+        adversaries: Sequence[Adversary] = (),
     ) -> None:
         self.problem, self.method, self.options, self.seed = problem, method, options, seed
         self.watch = watch
         self.interrupted: Callable[[], bool] = lambda: False
         layout = problem.layout
         self.unit = on_unit_scale(options, problem.scale)
-        self.server = METHODS[method].server(layout, self.unit)
-        self.clients = [METHODS[method].client(layout, name, self.unit) for name in layout.clients]
+        room = method_for(method, layout)
+        self.server = room.server(layout, self.unit)
+        self.clients = [room.client(layout, name, self.unit) for name in layout.clients]
+        self.adversaries = adversaries
+        recruit(problem, self.unit, self.clients, adversaries, seed or 0)
         self.index = {name: i for i, name in enumerate(layout.clients)}
         self.source = source
         self.pulls: list[Pull | None] = [None] * len(self.clients)  # outstanding
@@ -249,7 +259,14 @@ class Run:
 
     def record(self) -> Record:
         return conclude(
-            self.problem, self.method, self.options, self.unit, self.seed, self.server, self.clients
+            self.problem,
+            self.method,
+            self.options,
+            self.unit,
+            self.seed,
+            self.server,
+            self.clients,
+            [adversary.to_dict(self.problem.layout) for adversary in self.adversaries],
         )
 
     def go(self) -> None:
@@ -258,9 +275,12 @@ class Run:
             self._client(i, client.handle(Start()))
         self._pump()
         steps = 0
-        while self.queue and self.server.state != "done":
+        while self.server.state != "done":
             if self.interrupted():
                 raise KeyboardInterrupt
+            if not self.queue:
+                self._idle()
+                continue
             self.now, i, ticket = heapq.heappop(self.queue)
             pull = self.pulls[i]
             if ticket == self.ticket[i] and pull is not None:
@@ -270,11 +290,20 @@ class Run:
             if self.watch and steps % 64 == 0:
                 reported = sum(bool(client.sent) for client in self.clients)
                 self.watch(Progress(self.total, reported, len(self.clients), self.server.rounds))
-        if self.server.state != "done":  # nobody has anything left to do, and a report is missing
+
+    def _idle(self) -> None:
+        """Nobody pulls, and something is missing: liars that held back speak, then patience is over."""
+        held = [i for i, client in enumerate(self.clients) if isinstance(client, Attack) and client.held]
+        for i in held:
+            self._client(i, self.clients[i].handle(PatienceOver(self.server.round)))
+        if not held:
             out_of_pulls = any(client.spent for client in self.clients)
-            last = Stop("budget") if out_of_pulls else PatienceOver(self.server.round)
-            self._server(self.server.handle(last))
-            self._pump()
+            waiting = isinstance(self.server, GroupServer) and self.server.patient
+            if waiting or not (out_of_pulls or isinstance(self.server, GroupServer)):
+                self._server(self.server.handle(PatienceOver(self.server.round)))
+            else:  # nothing can come any more
+                self._server(self.server.handle(Stop("budget" if out_of_pulls else "silence")))
+        self._pump()
 
     def stop(self, reason: str) -> None:
         self._server(self.server.handle(Stop(reason)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import hashlib
 import inspect
 import itertools
@@ -28,8 +29,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.adversary import Adversary
 from bestarm.errors import InputError, nearest, shorten
-from bestarm.kernels import KERNELS, Columns, Script
+from bestarm.kernels import Columns, Script, kernel_for
 from bestarm.problem import Problem
 from bestarm.protocol import METHODS
 from bestarm.record import Record
@@ -59,6 +61,7 @@ class Cell:
     problem: Problem
     method: str
     options: Any
+    adversaries: tuple[Adversary, ...] = ()
 
     @property
     def stream(self) -> int:
@@ -73,8 +76,7 @@ class Cell:
 
     @property
     def kernel(self) -> Any:
-        kernel, can = KERNELS.get(self.method, (None, lambda *_: False))
-        return kernel if can(self.problem, self.options) else None
+        return kernel_for(self.method, self.problem, self.options, self.adversaries)
 
     def blocks(self, trials: int) -> list[tuple[int, int]]:
         """(first trial, number of trials) of each block: as equal as can be, none too large."""
@@ -106,9 +108,8 @@ def _trial_seed(cell: Cell, seed: int, block: int, trial: int) -> int:
 
 
 def _by_machines(cell: Cell, seed: int) -> Record:
-    run = Run(
-        cell.problem, cell.method, cell.options, seed, Drawn(as_pulled(cell.problem, cell.method), seed)
-    )
+    source = Drawn(as_pulled(cell.problem, cell.method), seed)
+    run = Run(cell.problem, cell.method, cell.options, seed, source, adversaries=cell.adversaries)
     run.go()
     return run.record()
 
@@ -186,7 +187,8 @@ class Trials:
             return _by_machines(cell, _trial_seed(cell, self.seed, block, trial - start))
         script: Script
         _, script = cell.kernel(cell.problem, cell.unit, _stream(cell, self.seed, block), size, trial - start)
-        run = Run(cell.problem, cell.method, cell.options, None, Scripted(script))
+        source = Scripted(script)
+        run = Run(cell.problem, cell.method, cell.options, None, source, adversaries=cell.adversaries)
         run.go()
         return run.record()
 
@@ -355,13 +357,15 @@ def study(
     workers: int | None = None,
     out: str | Path | None = None,
     resume: bool = False,
+    adversaries: Sequence[Adversary] | None = None,
     watch: Callable[[StudyProgress], None] | None = None,
     **options: Any,
 ) -> Trials:
     """Run many seeded trials of a method, for each combination of the values in `vary`.
 
     `vary` may hold options of the method, ``method`` itself, and the parameters of `problem` where that is
-    a function of them, such as ``sigma`` of ``Problem.paper_instance``. `executor` is any executor of
+    a function of them, such as ``sigma`` of ``Problem.paper_instance``; with `adversaries` (clients that
+    lie, by default the scenario's) also ``attack``. `executor` is any executor of
     ``concurrent.futures``; without one, `workers` processes are used (all cores by default). With `out`,
     finished blocks are kept beside the file until it is written, and `resume` goes on after an interrupt.
 
@@ -381,7 +385,9 @@ def study(
         seed = problem.seed
     log = _Log(Path(out), resume) if out is not None else None
     seed = check_seed(log.seed if log and seed is None else seed)
-    cells = tuple(_cells(problem, method, dict(vary or {}), options))
+    if adversaries is None:
+        adversaries = problem.adversaries if isinstance(problem, Scenario) else ()
+    cells = tuple(_cells(problem, method, dict(vary or {}), options, adversaries))
     tasks = [(c, b, size) for c, cell in enumerate(cells) for b, (_, size) in enumerate(cell.blocks(trials))]
     if log:
         log.begin(cells, trials, seed)
@@ -418,6 +424,7 @@ def _cells(
     method: str | None,
     vary: dict[str, Sequence[Any]],
     options: dict[str, Any],
+    adversaries: Sequence[Adversary],
 ) -> Iterator[Cell]:
     family = problem.family if isinstance(problem, Scenario) else problem if callable(problem) else None
     parameters = list(inspect.signature(family).parameters) if family else []
@@ -426,6 +433,7 @@ def _cells(
             raise InputError(f"vary {key} = {shorten(values)}", expected="a list of at least one value")
         known = {name for m in METHODS.values() for name in m.options.__dataclass_fields__} | {
             "method",
+            *(["attack"] if adversaries else []),
             *parameters,
         }
         if key not in known:
@@ -447,17 +455,24 @@ def _cells(
             assert family is not None
             made = family(**own)
             base = (
-                Scenario(made, problem.method, None, problem.options)
+                Scenario(made, problem.method, None, problem.options, problem.adversaries)
                 if isinstance(problem, Scenario)
                 else made
             )
         rest = {
             **options,
-            **{key: value for key, value in keys.items() if key not in own and key != "method"},
+            **{key: value for key, value in keys.items() if key not in (*own, "method", "attack")},
         }
         if "method" in vary:  # a key may be meant for one of the methods
             rest = options_for(keys["method"], rest)
-        yield Cell(keys, *prepare(base, keys.get("method", method), rest))
+        liars = tuple(
+            dataclasses.replace(adversary, attack=keys.get("attack", adversary.attack))
+            for adversary in adversaries
+        )
+        ready = prepare(base, keys.get("method", method), rest)
+        for adversary in liars:
+            adversary.names(ready[0].layout)  # checks it
+        yield Cell(keys, *ready, liars)
 
 
 @contextlib.contextmanager
@@ -554,7 +569,14 @@ def _collect(
 def _identity(cells: Sequence[Cell], trials: int, seed: int) -> str:
     """What must agree for a block of an earlier study to be a block of this one."""
     facts = [
-        [cell.keys, cell.method, vars(cell.options), cell.problem.to_dict(), cell.blocks(trials)]
+        [
+            cell.keys,
+            cell.method,
+            vars(cell.options),
+            cell.problem.to_dict(),
+            [adversary.to_dict(cell.problem.layout) for adversary in cell.adversaries],
+            cell.blocks(trials),
+        ]
         for cell in cells
     ]
     return hashlib.sha256(json.dumps([__version__, trials, seed, facts], default=str).encode()).hexdigest()

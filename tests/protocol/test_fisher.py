@@ -429,7 +429,7 @@ def test_partial_pulls_add_up():
         ({"quiet": -1}, "quiet = -1"),
         ({"prefer": "speed"}, "prefer = 'speed'"),
         ({"period": 5}, "period"),
-        ({"byzantine": 1}, "trusts every client"),
+        ({"byzantine": 1}, "at least 3 clients a group"),
         ({"epsilon": 1.0}, "as wide as the range"),
     ],
 )

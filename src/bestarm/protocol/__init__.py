@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bestarm.protocol import fedsel, fisher
+from bestarm.problem import Layout
+from bestarm.protocol import fedsel, fisher, pooled, robust
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Method:
     """A method: its options, its machines, the check that it can serve a layout, and what an audit needs.
 
     `pulls_of`, `good_event` and `audit_client` read the clients' part of a certificate. `coins`: rewards
-    must be 0/1, so others are turned into coins.
+    must be 0/1, so others are turned into coins. `grouped` has the machines for groups of several
+    clients, where those are others.
     """
 
     options: type[Any]
@@ -28,6 +30,7 @@ class Method:
     good_event: Callable[..., bool | None]
     audit_client: Callable[..., Iterator[str]]
     coins: bool = False
+    grouped: Method | None = None
 
 
 METHODS: dict[str, Method] = {
@@ -40,6 +43,15 @@ METHODS: dict[str, Method] = {
         fedsel.good_event,
         fedsel.audit_client,
     ),
+    "robust-fed-sel": Method(
+        robust.Options,
+        robust.Client,
+        robust.Server,
+        robust.refuse,
+        fedsel.pulls_of,
+        fedsel.good_event,
+        robust.audit_client,
+    ),
     "fisher": Method(
         fisher.Options,
         fisher.Client,
@@ -49,5 +61,22 @@ METHODS: dict[str, Method] = {
         fisher.good_event,
         fisher.audit_client,
         coins=True,
+        grouped=Method(
+            fisher.Options,
+            pooled.Client,
+            pooled.Server,
+            fisher.refuse,
+            pooled.pulls_of,
+            pooled.good_event,
+            pooled.audit_client,
+            coins=True,
+        ),
     ),
 }
+
+
+def method_for(name: str, layout: Layout) -> Method:
+    """A method as it serves a layout."""
+    method = METHODS[name]
+    several = any(len(group.clients) > 1 for group in layout.groups)
+    return method.grouped if several and method.grouped else method

@@ -192,9 +192,11 @@ def period(k: int, first: int, growth: float) -> int:
         return int(min(np.ceil(first * np.float64(growth) ** (k - 1)), 2.0**50))
 
 
-def loses(sums: ArrayLike, rival: ArrayLike, n: ArrayLike, level: ArrayLike) -> Mask:
-    """Fed-Fisher's test: arms whose sum of n coins is too low to be at least as good as the rival's."""
-    return rejects(sums, rival, n, level)
+def loses(
+    sums: ArrayLike, rival: ArrayLike, n: ArrayLike, level: ArrayLike, m: ArrayLike | None = None
+) -> Mask:
+    """Fed-Fisher's test: arms whose sum of n coins is too low to be at least as good as the rival's of m."""
+    return rejects(sums, rival, n, level, m)
 
 
 def look_bin(total: ArrayLike, n: ArrayLike, bits: ArrayLike) -> Ints:
@@ -237,3 +239,68 @@ def look_shortfall(
     rivals = active & ~(single & (np.arange(lower.shape[-1]) == first[..., None]))
     best = np.take_along_axis(low, first[..., None], axis=-1)[..., 0]
     return np.asarray(np.max(np.where(rivals, high, -np.inf), axis=-1) - best)
+
+
+def tally(votes: Ints, arms: int) -> Ints:
+    """Votes for each arm; −1 is no vote. The last axis of `votes` runs over clients.
+
+    >>> tally(np.array([2, 0, 2, -1]), 3).tolist()
+    [1, 0, 2]
+    """
+    return np.asarray((votes[..., None] == np.arange(arms)).sum(axis=-2))
+
+
+def trim(
+    lower: Floats, upper: Floats, members: Mask, faults: ArrayLike, *, two_sided: bool = False
+) -> tuple[Floats, Floats]:
+    """Robust bounds from the members' intervals, of which `faults` may lie (erratum 14).
+
+    U is the (f+1)-th smallest upper bound, L the (f+1)-th largest lower bound: each lies on the safe side of
+    some honest one. It takes f+1 members; the paper's two-sided trim, which keeps the same values, takes
+    2f+1. With fewer, nothing is known. The last axis runs over clients.
+
+    >>> trim(np.array([.1, .2, .9]), np.array([.3, .4, .95]), np.ones(3, dtype=bool), 1)
+    (array(0.2), array(0.4))
+    """
+    faults = np.asarray(faults, dtype=np.int64)
+    least = 2 * faults + 1 if two_sided else faults + 1
+    known = (faults >= 0) & (members.sum(axis=-1) >= least)
+    at = np.clip(faults, 0, lower.shape[-1] - 1)[..., None]
+    high = np.take_along_axis(np.sort(np.where(members, upper, np.inf), axis=-1), at, axis=-1)[..., 0]
+    low = -np.take_along_axis(np.sort(np.where(members, -lower, np.inf), axis=-1), at, axis=-1)[..., 0]
+    return np.where(known, low, -np.inf), np.where(known, high, np.inf)
+
+
+def agreeing(lower: Floats, upper: Floats, members: Mask) -> Ints:
+    """How many of the members' intervals share a point: as many as there are honest ones, at least.
+
+    >>> int(agreeing(np.array([.1, .2, .9]), np.array([.3, .4, .95]), np.ones(3, dtype=bool)))
+    2
+    """
+    holds = (lower[..., None, :] <= lower[..., :, None]) & (lower[..., :, None] <= upper[..., None, :])
+    return np.asarray((holds & members[..., None, :] & members[..., :, None]).sum(axis=-1).max(axis=-1))
+
+
+def pool(sums: Ints, known: Mask, n: ArrayLike, faults: int) -> tuple[Ints, Ints]:
+    """Robustly pooled sums of a group: per arm, the middle G − 2f of the clients' sums of n coins.
+
+    What is missing is filled against rejection: with 0 in the first result, for an arm that is the rival,
+    and with n in the second, for an arm that may be dropped. Shapes (…, clients, arms) and (…, clients, 1).
+    """
+    size = sums.shape[-2]
+    keep = (..., slice(faults, size - faults), slice(None))
+    low, high = (np.sort(np.where(known, sums, fill), axis=-2)[keep].sum(axis=-2) for fill in (0, n))
+    return np.asarray(low), np.asarray(high)
+
+
+def pooled_losers(low: Ints, high: Ints, active: Mask, group: Ints, n: Ints, level: Floats) -> Mask:
+    """Arms whose pooled sum loses to the best of some group: `high` against the rival's `low`.
+
+    The last axis runs over all arms; `group` says whose they are. Group j pools n[j] coins of each arm, and
+    a test of an arm of j against one of l has level[j, l].
+    """
+    lost = np.zeros(active.shape, dtype=bool)
+    for j in range(len(n)):
+        best = np.max(np.where(active & (group == j), low, -1), axis=-1)[..., None]
+        lost |= active & loses(high, np.maximum(best, 0), n[group], level[group, j], n[j])
+    return lost

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bestarm.confidence import MAX_COUNT, RADII, radius
+from bestarm.confidence import MAX_COUNT, RADII, Radius, radius
 from bestarm.errors import InputError
 from bestarm.problem import Layout
 from bestarm.protocol import decide
@@ -27,7 +27,6 @@ from bestarm.protocol.elimination import Elimination, end_by_epsilon, least_coun
 from bestarm.protocol.machine import (
     Action,
     Await,
-    Decided,
     Event,
     IllegalEvent,
     Pull,
@@ -52,8 +51,8 @@ from bestarm.protocol.messages import (
     decode_report,
 )
 from bestarm.protocol.options import Common, choice, number, option, switch, whole
-from bestarm.protocol.rounds import SERVER, RoundServer, one_arm, refuse_groups
-from bestarm.protocol.verdict import Reason, Verdict
+from bestarm.protocol.rounds import SERVER, SoloServer, one_arm, refuse_epsilon, the_end
+from bestarm.protocol.verdict import Reason
 
 EXIT_COLUMNS = ("arm", "epoch", "sum", "top", "top_sum")
 
@@ -80,7 +79,24 @@ class Options(Common):
 
 def refuse(layout: Layout, options: Options) -> None:
     """Raise InputError for a layout that Fed-SEL can't serve."""
-    refuse_groups(layout, options, "fed-sel")
+    refuse_epsilon(options)
+    for group in layout.groups:
+        if len(group.clients) != 1:
+            raise InputError(
+                f'group "{group.name}" has {len(group.clients)} clients, but fed-sel takes one a group',
+                fix='Give the group one client, or use method = "robust-fed-sel" or "fisher"',
+            )
+    if options.byzantine:
+        raise InputError(
+            f"byzantine = {options.byzantine}, but fed-sel trusts every client",
+            expected="byzantine = 0",
+            fix='Use method = "robust-fed-sel" or "fisher"',
+        )
+    refuse_budget(layout, options)
+
+
+def refuse_budget(layout: Layout, options: Options) -> None:
+    """Raise InputError for a budget that buys nothing."""
     most = max(layout.arm_counts)
     if options.budget is not None and options.budget < most:
         raise InputError(
@@ -233,7 +249,7 @@ class Client:
         self._settle()
         remaining = tuple(bool(a) for a in p.active) if unfinished else None
         report = Report(self.arm, self.count, self.sum / self.count, remaining)
-        return [Pull((), 0), Send(SERVER, *report.encode(self.wire, self.group)), Await(1)]
+        return [Pull((), 0), Send(SERVER, *self._encode(report)), Await(1)]
 
     def _settle(self) -> None:
         """Phase I is over: from here on the leading arm is the client's arm."""
@@ -249,17 +265,19 @@ class Client:
         else:
             message = Refinement(mean=mean)
         self.sent.append((self.count, self.sum))
-        return [
-            Send(SERVER, *message.encode(self.wire, self.group, self.count, bits)),
-            Await(self.round + 1),
-        ]
+        return [Send(SERVER, *self._encode(message, bits)), Await(self.round + 1)]
+
+    def _encode(self, message: Report | Refinement, bits: int = 0) -> tuple[bytes, int]:
+        if isinstance(message, Report):
+            return message.encode(self.wire, self.group)
+        return message.encode(self.wire, self.group, self.count, bits)
 
     def _exhausted(self) -> list[Action]:
         self.state = "reported"
         self.spent = True
         if not self.wire.stoppable:
             return [Pull((), 0)]
-        return [Pull((), 0), Send(SERVER, *Refinement().encode(self.wire, self.group, self.count, 0))]
+        return [Pull((), 0), Send(SERVER, *self._encode(Refinement()))]
 
     def _received(self, data: bytes) -> list[Action]:
         try:
@@ -268,11 +286,9 @@ class Client:
             self.ignored += 1
             return []
         match message:
-            case Final(group, arm):
+            case Final():
                 self.state = "done"
-                if group is None or arm is None:
-                    return [Pull((), 0), Decided(Verdict(status="undecided"))]
-                return [Pull((), 0), Decided(Verdict(status="identified", arm=self.layout.arm(group, arm)))]
+                return the_end(self.layout, message)
             case Bound(value) if self.state == "exploring":
                 self.bound = max(self.bound, value)
                 return self._withdraw() if self._beaten() else []
@@ -298,7 +314,7 @@ class Client:
         return [self._pull((self.arm,), pulls)]
 
 
-class Server(RoundServer):
+class Server(SoloServer):
     """The server of Fed-SEL."""
 
     def __init__(self, layout: Layout, options: Options) -> None:
@@ -442,8 +458,10 @@ def pulls_of(part: Mapping[str, Any], arms: int, options: Options) -> tuple[int,
 def good_event(
     layout: Layout, options: Options, means: Sequence[Sequence[float]], certificate: Mapping[str, Any]
 ) -> bool:
-    """Whether every empirical mean that a decision rested on lay within α of its true mean."""
+    """Whether every mean of an honest client that a decision rested on lay within α of its true mean."""
     for client, part in certificate["local"].items():
+        if "attack" in part:
+            continue
         j = layout.group_of[client]
         alpha = radius(options.radius, len(layout.clients), layout.arm_counts[j], options.delta).alpha
         true = np.asarray(means[j], dtype=np.float64)
@@ -456,19 +474,25 @@ def good_event(
     return True
 
 
-def audit_client(part: Mapping[str, Any], server: Server, j: int) -> Iterator[str]:
-    """Check one client's eliminations, its counts, and its sums against what the server decoded."""
-    options, r, arms = server.options, server.radii[j], server.layout.arm_counts[j]
-    epoch, count, sent = part["epoch"], part["count"], part["sent"]
+def audit_exits(part: Mapping[str, Any], r: Radius, arms: int, c: float) -> Iterator[str]:
+    """Check one client's eliminations in Phase I."""
     left = np.ones(arms, dtype=bool)
     before = 0
     for arm, at, total, top, top_total in zip(*(part["exits"][c] for c in EXIT_COLUMNS), strict=True):
-        fair = (
-            arm != top and left[arm] and left[top] and before <= at <= epoch and 0 <= total <= top_total <= at
-        )
-        if not fair or top_total - total < r.boundary(at, options.c):
+        fair = arm != top and left[arm] and left[top] and before <= at <= part["epoch"]
+        if not (fair and 0 <= total <= top_total <= at) or top_total - total < r.boundary(at, c):
             yield f"dropped arm {arm} in epoch {at}, which was not far enough behind"
         left[arm], before = False, at
+
+
+def audit_client(part: Mapping[str, Any], server: Server, name: str) -> Iterator[str]:
+    """Check one client's eliminations, its counts, and its sums against what the server decoded."""
+    j = server.layout.group_of[name]
+    options, r, arms = server.options, server.radii[j], server.layout.arm_counts[j]
+    epoch, count, sent = part["epoch"], part["count"], part["sent"]
+    yield from audit_exits(part, r, arms, options.c)
+    left = np.ones(arms, dtype=bool)
+    left[part["exits"]["arm"]] = False
     if not sent["count"]:
         if part["arm"] is not None or count != 0:
             yield "says that it sent nothing, and that it found an arm"

@@ -26,7 +26,6 @@ from bestarm.protocol.codec import Malformed
 from bestarm.protocol.machine import (
     Action,
     Await,
-    Decided,
     Event,
     IllegalEvent,
     Pull,
@@ -49,8 +48,8 @@ from bestarm.protocol.messages import (
     decode_look_report,
 )
 from bestarm.protocol.options import Common, choice, number, option, whole
-from bestarm.protocol.rounds import SERVER, RoundServer, one_arm, refuse_groups
-from bestarm.protocol.verdict import Reason, Verdict
+from bestarm.protocol.rounds import SERVER, SoloServer, one_arm, refuse_epsilon, refuse_small_groups, the_end
+from bestarm.protocol.verdict import Reason
 
 MAX_LOOK = 2**36  # pulls of one arm: sums times bins stay below 2⁶³
 
@@ -93,7 +92,8 @@ class Options(Common):
 
 def refuse(layout: Layout, options: Options) -> None:
     """Raise InputError for a layout that Fed-Fisher can't serve."""
-    refuse_groups(layout, options, "fisher")
+    refuse_epsilon(options)
+    refuse_small_groups(layout, options, 2, "fisher")
 
 
 class Looks:
@@ -116,18 +116,18 @@ class Looks:
             self._sizes.append(min(-int(-self.n0 * self.q ** len(self._sizes) // 1), MAX_LOOK + 1))
         return 0 if r < 0 else self._sizes[min(r, len(self._sizes) - 1)]
 
-    def _share(self, r: int) -> float:
+    def share(self, r: int) -> float:
         """s_r: 0.9 in equal parts over the early looks, then 0.1/((j+1)(j+2)); they add up to 1."""
         j = r - self.early
         return 0.9 / self.early if j < 0 else 0.1 / ((j + 1) * (j + 2))
 
     def level(self, r: int) -> float:
         """x_r, the level of each test at look r: a union over looks and the K−1 rivals of the best arm."""
-        return self.delta * self._share(r) / (self.arms - 1)
+        return self.delta * self.share(r) / (self.arms - 1)
 
     def interval_level(self, r: int) -> float:
         """The level of each one-sided bound at look r: a union over looks, K arms and two sides."""
-        return self.delta * self._share(r) / (2 * self.arms)
+        return self.delta * self.share(r) / (2 * self.arms)
 
     def bits(self, r: int) -> int:
         """b: the mean travels in bins of width 2^−b, b = ⌈½·log₂ n_r⌉ + 5."""
@@ -288,10 +288,7 @@ class Client:
             return []
         if isinstance(message, Final):
             self.state = "done"
-            if message.group is None or message.arm is None:
-                return [Pull((), 0), Decided(Verdict(status="undecided"))]
-            arm = self.layout.arm(message.group, message.arm)
-            return [Pull((), 0), Decided(Verdict(status="identified", arm=arm))]
+            return the_end(self.layout, message)
         if self.state != "reported":
             return []
         if not message.is_active(self.group):
@@ -307,7 +304,7 @@ class Client:
         return self._stop() if self.spent else self._pull()
 
 
-class Server(RoundServer):
+class Server(SoloServer):
     """The server of Fed-Fisher."""
 
     def __init__(self, layout: Layout, options: Options) -> None:
@@ -476,8 +473,9 @@ def good_event(
     return arm not in part["exits"]["arm"] and not lost
 
 
-def audit_client(part: Mapping[str, Any], server: Server, j: int) -> Iterator[str]:
+def audit_client(part: Mapping[str, Any], server: Server, name: str) -> Iterator[str]:
     """Check each arm that a client dropped by its p-value, and its reports against what the server held."""
+    j = server.layout.group_of[name]
     looks, arms = server.looks, server.layout.arm_counts[j]
     exits = list(zip(*(part["exits"][c] for c in ("arm", "look", "sum", "rival")), strict=True))
     sent = list(zip(*(part["sent"][c] for c in ("look", "arm", "sum")), strict=True))

@@ -5,14 +5,17 @@ byte, and raises ``Malformed`` for everything else. Both ends share a ``Wire``: 
 sent.
 
 Fed-SEL, uplink: a ``Report`` in round 0, then one ``Refinement`` a round, or ``Withdrawn``; downlink:
-``Onward`` (who is active), ``Bound`` (only with early stop) and ``Final``. Fed-Fisher, uplink: a
-``LookReport`` a look, ``Withdrawn`` or ``LookStopped``; downlink: ``LookDown`` and ``Final``.
+``Onward`` (who is active), ``Bound`` (only with early stop) and ``Final``. Robust Fed-SEL, uplink: a
+``Report``, then ``Reply`` messages that carry their own count, or ``Stopped``; downlink: ``Onward`` and
+``Final``. Fed-Fisher, uplink: a ``LookReport`` a look, ``Withdrawn`` or ``LookStopped``; downlink:
+``LookDown`` and ``Final``. Pooled Fed-Fisher, uplink: ``Sums`` or ``Stopped``; downlink: ``PoolDown`` and
+``Final``. No message names its group: that follows from who sent it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,12 +55,15 @@ class Report:
         w = Writer()
         if wire.stoppable:
             w.fixed(0 if self.remaining is None else 0b10, 1 if self.remaining is None else 2)
+        self.write(w, wire, group)
+        return w.payload(), w.bits
+
+    def write(self, w: Writer, wire: Wire, group: int) -> None:
         w.fixed(self.arm, width_of(wire.arm_counts[group]))
         w.gamma(self.count)
         _write_mean(w, self.mean, self.count, wire.binary[group])
         if self.remaining is not None:
             w.mask(self.remaining)
-        return w.payload(), w.bits
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,10 @@ def _read_report(r: Reader, wire: Wire, group: int, least: int) -> Report | With
         if not wire.early_stop:
             raise Malformed("a withdrawal, which this run does not have")
         return Withdrawn()
+    return _read_vote(r, wire, group, least, unfinished)
+
+
+def _read_vote(r: Reader, wire: Wire, group: int, least: int, unfinished: bool = False) -> Report:
     arms = wire.arm_counts[group]
     arm = r.fixed(width_of(arms))
     if arm >= arms:
@@ -162,6 +172,64 @@ def _read_mean(r: Reader, count: int, binary: bool) -> float:
     if not (math.isfinite(mean) and 0.0 <= mean <= 1.0) or math.copysign(1.0, mean) < 0:
         raise Malformed(f"a mean of {mean}")
     return mean
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Robust Fed-SEL, rounds k ≥ 1: a sample count with the bin of the mean, or the mean itself."""
+
+    count: int
+    index: int | None = None
+    mean: float | None = None
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The client makes no more pulls."""
+
+
+def encode_grouped(
+    message: Report | Reply | Stopped, wire: Wire, group: int, bits: int = 0
+) -> tuple[bytes, int]:
+    """A message of Robust Fed-SEL: 0 and a reply, 10 and a report, or 11. `bits` are those of the bin."""
+    w = Writer()
+    match message:
+        case Reply(count, index, mean):
+            w.flag(False)
+            w.gamma(count)
+            if index is not None:
+                w.fixed(index, bits)
+            elif mean is not None:
+                _write_mean(w, mean, count, wire.binary[group])
+        case Report():
+            w.fixed(0b10, 2)
+            message.write(w, wire, group)
+        case Stopped():
+            w.fixed(0b11, 2)
+    return w.payload(), w.bits
+
+
+def decode_grouped(
+    data: bytes, wire: Wire, group: int, least: int, precision: Callable[[int], int] | None
+) -> tuple[Report | Reply | Stopped, int]:
+    """A message of Robust Fed-SEL. `precision` gives the bits of a bin for a count; None: means are exact."""
+    r = Reader(data)
+    message: Report | Reply | Stopped
+    bits = 0
+    if not r.flag():
+        count = r.gamma(MAX_COUNT)
+        if precision is not None:
+            bits = precision(count)
+            message = Reply(count, index=r.fixed(bits))
+        else:
+            message = Reply(count, mean=_read_mean(r, count, wire.binary[group]))
+    elif not r.flag():
+        message = _read_vote(r, wire, group, least)
+    elif wire.stoppable:
+        message = Stopped()
+    else:
+        raise Malformed("a stop, which this run does not have")
+    return message, _canonical(data, encode_grouped(message, wire, group, bits))
 
 
 @dataclass(frozen=True)
@@ -395,3 +463,62 @@ def look_report_bits(
     step = np.asarray(index) - moved + MIDDLE
     far = (step < 0) | (step >= ESCAPE)
     return np.asarray(int(wire.stoppable) + 2 + np.asarray(changed) * arms + STEP_BITS + far * bits)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Pooled Fed-Fisher: the sums of the arms that were asked for at a look (counted from the first)."""
+
+    look: int
+    sums: tuple[int, ...]
+
+
+def encode_sums(message: Sums | Stopped, wire: LookWire, n: int = 0) -> tuple[bytes, int]:
+    """Sums of n coins each, or a stop."""
+    w = Writer()
+    if wire.stoppable:
+        w.flag(isinstance(message, Stopped))
+    if isinstance(message, Sums):
+        w.gamma(message.look + 1)
+        for total in message.sums:
+            w.fixed(total, width_of(n + 1))
+    return w.payload(), w.bits
+
+
+def decode_sums(
+    data: bytes, wire: LookWire, asked: Callable[[int], tuple[int, int]], last: int
+) -> tuple[Sums | Stopped, int]:
+    """A message of pooled Fed-Fisher; `asked` gives (arms, n) of a look up to `last`."""
+    r = Reader(data)
+    if wire.stoppable and r.flag():
+        return Stopped(), _canonical(data, encode_sums(Stopped(), wire))
+    look = r.gamma(last + 2) - 1
+    if look > last:
+        raise Malformed(f"look {look}, which has not begun")
+    arms, n = asked(look)
+    sums = tuple(r.fixed(width_of(n + 1)) for _ in range(arms))
+    if any(total > n for total in sums):
+        raise Malformed(f"a sum of {max(sums)} from {n} coins")
+    message = Sums(look, sums)
+    return message, _canonical(data, encode_sums(message, wire, n))
+
+
+@dataclass(frozen=True)
+class PoolDown:
+    """Pooled Fed-Fisher: which arms are still in the race, of all groups in order."""
+
+    active: tuple[bool, ...]
+
+    def encode(self, wire: LookWire) -> tuple[bytes, int]:
+        w = Writer()
+        w.flag(False)
+        w.mask(self.active)
+        return w.payload(), w.bits
+
+
+def decode_pool_down(data: bytes, wire: LookWire) -> PoolDown | Final:
+    """The server's message in pooled Fed-Fisher."""
+    r = Reader(data)
+    message = _read_final(r, wire.arm_counts) if r.flag() else PoolDown(r.mask(sum(wire.arm_counts)))
+    _canonical(data, message.encode(wire))
+    return message

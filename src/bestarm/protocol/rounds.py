@@ -1,12 +1,14 @@
 """What every server does that works in rounds: wait for the active clients, close the round, tell them.
 
 A method's server says how a message is taken and how a round is closed; the rest is here: counting what
-crossed the wire, ignoring strangers and repetitions, proving faults, and ending with a verdict.
+crossed the wire, ignoring strangers, proving faults, and ending with a verdict. ``SoloServer`` trusts the
+one client of each group and waits for all of them; ``GroupServer`` has groups of which some may lie.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -22,6 +24,7 @@ from bestarm.protocol.machine import (
     Decided,
     Event,
     PatienceOver,
+    Pull,
     Received,
     Send,
     Start,
@@ -47,22 +50,33 @@ def one_arm(layout: Layout) -> bool:
     return layout.arm_counts == (1,)
 
 
-def refuse_groups(layout: Layout, options: Common, method: str) -> None:
-    """Raise InputError for what no method with one trusted client a group can serve."""
-    for group in layout.groups:
-        if len(group.clients) != 1:
-            raise InputError(
-                f'group "{group.name}" has {len(group.clients)} clients, but {method} takes one a group',
-                fix="Give the group one client",
-            )
+def the_end(layout: Layout, message: Final) -> list[Action]:
+    """What a client does when the server says that it is over."""
+    if message.group is None or message.arm is None:
+        return [Pull((), 0), Decided(Verdict(status="undecided"))]
+    arm = layout.arm(message.group, message.arm)
+    return [Pull((), 0), Decided(Verdict(status="identified", arm=arm))]
+
+
+def refuse_epsilon(options: Common) -> None:
+    """Raise InputError for an epsilon with which there is nothing to find out."""
     if options.epsilon >= 1.0:
         raise InputError(
             "epsilon is as wide as the range of the rewards: every arm is that close to the best"
         )
-    if options.byzantine:
-        raise InputError(
-            f"byzantine = {options.byzantine}, but {method} trusts every client", expected="byzantine = 0"
-        )
+
+
+def refuse_small_groups(layout: Layout, options: Common, times: int, what: str) -> None:
+    """Raise InputError unless every group has times·f + 1 clients, f of which may lie."""
+    least = times * options.byzantine + 1
+    for group in layout.groups:
+        if len(group.clients) < least:
+            raise InputError(
+                f'group "{group.name}" has {len(group.clients)} clients, too few for {what} to bear '
+                f"{options.byzantine} liars",
+                expected=f"at least {least} clients a group ({times}f + 1)",
+                fix=f"Set clients = {least}, or byzantine = {(len(group.clients) - 1) // times}",
+            )
 
 
 class RoundServer(ABC):
@@ -80,15 +94,13 @@ class RoundServer(ABC):
 
     def __init__(self, layout: Layout, wire: Wire | LookWire) -> None:
         self.layout, self.wire = layout, wire
-        groups = len(layout.groups)
         self.state = "new"
         self.round = 0
-        self.active = np.ones(groups, dtype=bool)
-        self.waiting = np.ones(groups, dtype=bool)
-        self.missing = groups
+        self.active = np.ones(len(layout.groups), dtype=bool)
         self.events: list[list[Any]] = []
         self.history: list[dict[str, Any]] = []
         self.faulty: list[dict[str, Any]] = []
+        self.warnings: list[dict[str, Any]] = []
         self.ignored = 0
         self.bits_up = self.bits_down = self.bytes = 0
         self.verdict: Verdict | None = None
@@ -114,33 +126,21 @@ class RoundServer(ABC):
                 return self._received(sender, data)
             case PatienceOver(round):
                 self.events.append(["patience", round])
-                return self._undecided("silence") if round == self.round else []
+                return self._patience_over() if round == self.round else []
             case Stop(reason):
                 self.events.append(["stop", reason])
                 return self._undecided(reason if reason in REASONS else "interrupted")  # type: ignore[arg-type]
         return []
 
-    def _received(self, sender: str, data: bytes) -> list[Action]:
-        j = self.layout.group_of.get(sender)
-        if j is None or not self.waiting[j]:
-            self.ignored += 1
-            self.bits_up += 8 * len(data)
-            return []
-        try:
-            actions = self._take(j, data)
-        except Malformed as error:
-            self.bits_up += 8 * len(data)
-            self.faulty.append({"client": sender, "round": self.round, "reason": str(error)})
-            return self._undecided("votes")
-        self.waiting[j] = False
-        self.missing -= 1
-        return actions + (self._close_round() if self.missing == 0 else [])
+    def _ignore(self, data: bytes) -> list[Action]:
+        self.ignored += 1
+        self.bits_up += 8 * len(data)
+        return []
 
-    def _next_round(self, waiting: decide.Mask, message: Downlink) -> list[Action]:
-        self.round += 1
-        self.waiting = waiting
-        self.missing = int(waiting.sum())
-        return [self._send(message), Await(self.round)]
+    def _convict(self, sender: str, data: bytes, error: Malformed) -> None:
+        """This client sent what no honest client can send."""
+        self.bits_up += 8 * len(data)
+        self.faulty.append({"client": sender, "round": self.round, "reason": str(error)})
 
     def _identified(self, j: int, arm: int, **facts: Any) -> list[Action]:
         verdict = Verdict(status="identified", arm=self.layout.arm(j, arm), **facts)
@@ -169,12 +169,16 @@ class RoundServer(ABC):
         return {"events": self.events, "rounds": self.history, "ignored": self.ignored}
 
     @abstractmethod
-    def _take(self, j: int, data: bytes) -> list[Action]:
-        """Take a message of group j, or raise Malformed."""
+    def _received(self, sender: str, data: bytes) -> list[Action]:
+        """A message came."""
+
+    @abstractmethod
+    def _patience_over(self) -> list[Action]:
+        """The driver waits no longer for what is missing in this round."""
 
     @abstractmethod
     def _close_round(self) -> list[Action]:
-        """All messages of the round are in."""
+        """The round has what it needs."""
 
     @abstractmethod
     def _left(self, j: int) -> list[int]:
@@ -183,3 +187,118 @@ class RoundServer(ABC):
     @abstractmethod
     def _gap(self, reason: Reason) -> float | None:
         """How far the leading candidate can be from the best, if that is known."""
+
+
+class SoloServer(RoundServer):
+    """A server that trusts the one client of each group, and waits for all of them."""
+
+    def __init__(self, layout: Layout, wire: Wire | LookWire) -> None:
+        super().__init__(layout, wire)
+        self.waiting = np.ones(len(layout.groups), dtype=bool)
+        self.missing = len(layout.groups)
+
+    def _received(self, sender: str, data: bytes) -> list[Action]:
+        j = self.layout.group_of.get(sender)
+        if j is None or not self.waiting[j]:
+            return self._ignore(data)
+        try:
+            actions = self._take(j, data)
+        except Malformed as error:
+            self._convict(sender, data, error)
+            return self._undecided("votes")
+        self.waiting[j] = False
+        self.missing -= 1
+        return actions + (self._close_round() if self.missing == 0 else [])
+
+    def _patience_over(self) -> list[Action]:
+        return self._undecided("silence")
+
+    def _next_round(self, waiting: decide.Mask, message: Downlink) -> list[Action]:
+        self.round += 1
+        self.waiting = waiting
+        self.missing = int(waiting.sum())
+        return [self._send(message), Await(self.round)]
+
+    @abstractmethod
+    def _take(self, j: int, data: bytes) -> list[Action]:
+        """Take a message of group j, or raise Malformed."""
+
+
+class GroupServer(RoundServer):
+    """A server of groups in each of which up to f clients may lie, fall silent or come late.
+
+    A message that no honest client can send is proof: the sender is out, with all that it said. A round is
+    closed when each active group has all replies that are still expected, or, once the driver's patience is
+    over, as many as the honest clients are sure to send.
+    """
+
+    def __init__(self, layout: Layout, wire: Wire | LookWire, byzantine: int) -> None:
+        super().__init__(layout, wire)
+        self.f = byzantine
+        self.index: Mapping[str, int] = {name: i for i, name in enumerate(layout.clients)}
+        sizes = np.array([len(group.clients) for group in layout.groups])
+        self.sizes, ends = sizes, np.cumsum(sizes)
+        self.members = [slice(int(end - size), int(end)) for end, size in zip(ends, sizes, strict=True)]
+        self.group = np.repeat(np.arange(len(sizes)), sizes)
+        clients = len(layout.clients)
+        self.out = np.zeros(clients, dtype=bool)  # proven faulty
+        self.spent = np.zeros(clients, dtype=bool)  # makes no more pulls
+        self.replied = np.zeros(clients, dtype=bool)  # in this round
+        self.patient = True
+        self.ready = np.zeros(len(sizes), dtype=bool)
+        self.warned: set[tuple[int, str]] = set()
+
+    def _received(self, sender: str, data: bytes) -> list[Action]:
+        i = self.index.get(sender)
+        if i is None or self.out[i] or not self.active[self.group[i]]:
+            return self._ignore(data)
+        j = int(self.group[i])
+        try:
+            self._take(i, data)
+        except Malformed as error:
+            self._convict(sender, data, error)
+            self.out[i] = True
+            if self.out[self.members[j]].sum() > self.f:
+                self._warn(j, f"more than byzantine = {self.f} of its clients are proven faulty")
+        return self._advance([j])
+
+    def _patience_over(self) -> list[Action]:
+        self.patient = False
+        return self._advance(np.flatnonzero(self.active))
+
+    def _advance(self, changed: Any) -> list[Action]:
+        """Look at these groups again; end, close the round, or wait."""
+        if self.state == "done":
+            return []
+        for j in changed:
+            if reason := self._stuck(int(j)):
+                return self._undecided(reason)
+            self.ready[j] = self._is_ready(int(j))
+        return self._close_round() if self.ready[self.active].all() else []
+
+    def _next_round(self, message: Downlink) -> list[Action]:
+        self.round += 1
+        self.replied[:] = False
+        self.ready[:] = False
+        self.patient = True
+        actions: list[Action] = [self._send(message), Await(self.round)]
+        # Where nobody is expected any more, the round is over at once.
+        return actions + self._advance(np.flatnonzero(self.active))
+
+    def _warn(self, j: int, text: str) -> None:
+        if (j, text) not in self.warned:
+            self.warned.add((j, text))
+            name = self.layout.groups[j].name
+            self.warnings.append({"group": name, "round": self.round, "text": text})
+
+    @abstractmethod
+    def _take(self, i: int, data: bytes) -> None:
+        """Take a message of client i, or raise Malformed and leave everything as it was."""
+
+    @abstractmethod
+    def _is_ready(self, j: int) -> bool:
+        """Whether group j has the replies that this round waits for."""
+
+    @abstractmethod
+    def _stuck(self, j: int) -> Reason | None:
+        """Why group j can never have the replies that a round takes, if so."""

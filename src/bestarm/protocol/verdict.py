@@ -33,9 +33,9 @@ REASONS: dict[str, str] = {
     "rounds": "the rounds that were allowed are used up",
     "time": "the time that was allowed is over",
     "tie": "the votes of a group's clients are tied",
-    "silence": "a client's report did not come",
-    "votes": "a client sent what no honest client can send",
-    "contradiction": "a client's own intervals contradict each other, which honest and stable rewards do "
+    "silence": "reports did not come, or too few",
+    "votes": "clients sent what no honest client can send, or dissent: more than may lie",
+    "contradiction": "intervals contradict each other, which honest and stable rewards do "
     "with probability at most delta",
     "interrupted": "the run was interrupted",
 }

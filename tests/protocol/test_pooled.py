@@ -1,0 +1,269 @@
+"""Pooled Fed-Fisher: trimming, filling, levels, late replies, looks; and what studies show of it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bestarm as ba
+from bestarm import Adversary, InputError, Problem
+from bestarm.exact import fisher_pvalue
+from bestarm.protocol import decide
+from bestarm.protocol.fisher import Options
+from bestarm.protocol.machine import PatienceOver, Received, Send, Start
+from bestarm.protocol.messages import Sums, encode_sums
+from bestarm.protocol.pooled import Server
+from stats import rate_exceeds
+
+
+def made(clients=3, f=1, means=((0.9, 0.1), (0.6, 0.2)), **keys):
+    problem = Problem.bernoulli([list(row) for row in means], clients=clients)
+    server = Server(problem.layout, Options(delta=0.1, byzantine=f, **keys))
+    server.handle(Start())
+    return server
+
+
+def say(server, name, *sums, look=0):
+    n = server.looks.size(look + server.looks.quiet)
+    data, _ = encode_sums(Sums(look, tuple(sums)), server.own_wire, n)
+    return server.handle(Received(name, data))
+
+
+@given(st.integers(1, 3), st.data())
+def test_the_pooled_sums_are_bounded_by_those_of_honest_clients(f, data):
+    """Whatever f clients say, or don't, the trimmed sum lies between two h-subsets of G − f honest ones."""
+    size, n = 2 * f + data.draw(st.integers(1, 4)), 20
+    honest = data.draw(st.lists(st.integers(0, n), min_size=size - f, max_size=size - f))
+    lies = data.draw(st.lists(st.integers(0, n), min_size=f, max_size=f))
+    known = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))[:, None]
+    sums = np.array(honest + lies)[:, None]
+    low, high = decide.pool(sums, known, n, f)
+    kept = size - 2 * f
+    assert low[0] <= sum(sorted(honest)[-kept:])
+    assert high[0] >= sum(sorted(honest)[:kept])
+    if known.all():
+        assert low[0] == high[0] == sum(sorted(honest + lies)[f : size - f])
+
+
+def test_levels_pay_for_the_subsets():
+    server = made(clients=[5, 7], f=2)
+    x = server.looks.level(0)
+    ways = comb(3, 2), comb(5, 2)
+    expected = [[x / (a * b) for b in ways] for a in ways]
+    np.testing.assert_allclose(server.pool.level(0), expected, rtol=1e-12)
+    assert server.pool.coins(0).tolist() == [32, 3 * 32]
+
+
+def test_an_elimination_is_a_p_value_that_can_be_recomputed():
+    problem = Problem.bernoulli([[0.9, 0.3], [0.7, 0.2]], clients=[4, 6])
+    record = ba.identify(problem, "fisher", delta=0.1, seed=2, byzantine=1)
+    exits = record.verdict.certificate["server"]["exits"]
+    assert len(exits) == 3
+    for row in exits:
+        a, b, n, m = (row[key] for key in ("sum", "rival_sum", "coins", "rival_coins"))
+        exact = sum(
+            Fraction(comb(m, k) * comb(n, a + b - k), comb(n + m, a + b)) for k in range(b, min(m, a + b) + 1)
+        )
+        assert float(exact) == pytest.approx(np.exp(row["log_p"]), rel=1e-9)
+        assert row["log_p"] <= row["log_level"]
+    assert ba.verify(record, replay=True).ok
+
+
+def test_missing_sums_are_filled_against_rejection():
+    """Two of three have spoken, so clearly that the arm goes; with the fill of the third it stays."""
+    server = made()
+    for name in ("g1-1", "g1-2"):
+        say(server, name, 32, 0)
+    for name in ("g2-1", "g2-2"):
+        say(server, name, 16, 16)
+    low, high = server._pooled(0)
+    assert (low.tolist(), high.tolist()) == ([32, 0, 16, 16], [32, 0, 16, 16])
+    alone = made(clients=2, f=0)
+    say(alone, "g1-1", 32, 0)
+    low, high = alone._pooled(0)
+    assert (low.tolist()[:2], high.tolist()[:2]) == ([32, 0], [64, 32])
+
+
+def test_it_goes_on_after_g_minus_f_replies_once_patience_is_over():
+    server = made()
+    for name in ("g1-1", "g1-2", "g2-1"):
+        say(server, name, 20, 18)
+    server.handle(PatienceOver(0))
+    assert server.round == 0
+    actions = say(server, "g2-2", 20, 18)
+    assert server.round == 1
+    assert any(isinstance(action, Send) for action in actions)
+
+
+def test_a_late_reply_is_used_at_its_own_look():
+    server = made(clients=[3, 3], means=((0.9, 0.1), (0.6, 0.2)), n0=64)
+    for name, sums in (("g1-1", (64, 30)), ("g1-2", (34, 30)), ("g2-1", (34, 30)), ("g2-2", (34, 30))):
+        say(server, name, *sums)
+    server.handle(PatienceOver(0))
+    assert server.race.all()
+    say(server, "g1-3", 64, 30)  # of look 0: now the middle of the first arm's sums is 64
+    assert server.race.tolist() == [True, False, False, False]
+    assert server.verdict.arm == "g1/a1"
+    assert {row["look"] for row in server.exits} == {0}
+
+
+def test_sums_must_follow_each_other():
+    server = made()
+    for j in (1, 2):
+        for k in (1, 2, 3):
+            say(server, f"g{j}-{k}", 20, 18)
+    step = server.looks.size(1) - server.looks.size(0)
+    say(server, "g1-1", 19, 18, look=1)
+    say(server, "g1-2", 20 + step + 1, 18, look=1)
+    say(server, "g1-3", 20 + step, 18, look=1)
+    assert [fault["client"] for fault in server.faulty] == ["g1-1", "g1-2"]
+
+
+@pytest.mark.parametrize("sums", [(33, 0), (1,), (1, 2, 3), ()])
+def test_sums_that_can_t_be_are_proof(sums):
+    server = made()
+    say(server, "g1-1", *sums)
+    assert server.faulty[0]["client"] == "g1-1"
+    assert not server.sums.get(0, np.array([-1])).max() >= 0
+
+
+def test_no_client_drops_an_arm_and_all_report_what_was_asked_for():
+    problem = Problem.bernoulli([[0.9, 0.3, 0.2], [0.7, 0.2]], clients=3)
+    record = ba.identify(problem, "fisher", delta=0.1, seed=2, byzantine=1)
+    local = record.verdict.certificate["local"]
+    for group in problem.layout.groups:
+        sent = [local[name]["sent"] for name in group.clients]
+        assert sent[0]["arms"] == sent[1]["arms"] == sent[2]["arms"]
+        assert sent[0]["arms"][0] == tuple(range(len(group.arms)))
+
+
+def test_groups_that_are_too_small_are_refused():
+    with pytest.raises(InputError, match="at least 5 clients a group"):
+        ba.identify(Problem.bernoulli([[0.9, 0.1]] * 2, clients=4), "fisher", byzantine=2)
+
+
+def test_epsilon_in_pooled_mode_ends_a_tie_within_epsilon():
+    """Null: the answer is more than ε from the best with probability over δ = 0.1. Here it never is."""
+    problem = Problem.bernoulli([[0.7, 0.3], [0.7, 0.2]], clients=5)
+    liars = [Adversary(g, "extreme") for g in ("g1", "g2")]
+    for seed in range(5):
+        record = ba.identify(
+            problem, "fisher", delta=0.1, seed=seed, byzantine=1, epsilon=0.1, adversaries=liars
+        )
+        assert record.verdict.arm in ("g1/a1", "g2/a1")
+        low, high = record.verdict.interval
+        assert low <= 0.7 <= high
+
+
+def test_a_budget_ends_undecided():
+    problem = Problem.bernoulli([[0.7, 0.3], [0.69, 0.2]], clients=3)
+    record = ba.identify(problem, "fisher", delta=0.1, seed=1, byzantine=1, budget=500)
+    assert record.verdict.reason == "budget"
+    assert record.pulls.max_per_client <= 500
+    assert ba.verify(record, replay=True).ok
+
+
+def test_quiet_looks_are_pulled_in_one_go():
+    problem = Problem.bernoulli([[0.9, 0.3], [0.7, 0.2]], clients=3)
+    record = ba.identify(problem, "fisher", delta=0.1, seed=1, byzantine=1, quiet=2)
+    first = record.verdict.certificate["server"]["rounds"][0]
+    assert (first["look"], first["pulls"]) == (2, 72)
+    assert record.pulls.phase1 == 6 * 2 * 48
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.lists(st.floats(0.05, 0.95), min_size=1, max_size=3), min_size=1, max_size=3),
+    st.integers(0, 2),
+    st.integers(0, 2),
+    st.integers(0, 2),
+    st.booleans(),
+)
+def test_the_kernel_and_the_machines_agree_in_every_column(means, f, more, quiet, lied):
+    groups = len(means)
+    problem = Problem.bernoulli(means, clients=[2 * f + 2 + (more if j == 0 else 0) for j in range(groups)])
+    liars = [Adversary(f"g{j + 1}", "extreme", f) for j in range(groups)] if lied and f else []
+    trials = ba.study(
+        problem, "fisher", trials=3, seed=7, delta=0.2, byzantine=f, n0=8, q=2.0, quiet=quiet,
+        max_rounds=5, adversaries=liars, workers=1,
+    )  # fmt: skip
+    for i in range(3):
+        record = trials.record(i)
+        row = {key: trials[key][i] for key in trials.columns}
+        assert record.verdict.status == row["status"]
+        assert record.verdict.arm == row["arm"]
+        assert record.verdict.reason == row["reason"]
+        assert record.rounds == row["rounds"]
+        assert record.pulls.total == row["pulls_total"]
+        assert record.pulls.phase1 == row["pulls_phase1"]
+        assert record.pulls.max_per_client == row["pulls_max"]
+        assert (record.bits.up, record.bits.down) == (row["bits_up"], row["bits_down"])
+        assert record.good_event == row["good_event"]
+        assert ba.verify(record).ok
+
+
+@pytest.mark.parametrize(
+    ("means", "size", "f"),
+    [
+        ([[0.5, 0.5], [0.502, 0.5]], 3, 1),
+        ([[0.5] * 5, [0.502, *[0.5] * 4]], 4, 1),
+        ([[0.5], [0.502]], 10, 3),
+    ],
+)
+def test_the_error_rate_is_at_most_delta_under_the_extreme_liar(means, size, f):
+    """Null: wrong more often than δ. 20,000 trials; false alarm 1e-6 where the rate is exactly δ = 0.1.
+
+    Power: a rate of 0.115 is found with probability 0.98 (exact binomial). Undecided trials (12 looks) are
+    not errors.
+    """
+    problem = Problem.bernoulli(means, clients=size)
+    liars = [Adversary(g, "extreme", f) for g in ("g1", "g2")]
+    trials = ba.study(
+        problem, "fisher", trials=20_000, seed=11, delta=0.1, byzantine=f, n0=16, q=2.0, max_rounds=12,
+        adversaries=liars,
+    )  # fmt: skip
+    wrong = (trials["status"] == "identified") & (trials["correct"] == False)  # noqa: E712
+    assert not rate_exceeds(int(wrong.sum()), 20_000, 0.1)
+    assert not wrong[trials["good_event"] == True].any()  # noqa: E712
+    lost = trials["good_event"] == False  # noqa: E712
+    assert not rate_exceeds(int(lost.sum()), 20_000, 0.1)
+
+
+def test_without_the_price_of_subsets_the_extreme_liar_breaks_delta(monkeypatch):
+    """So the test above bites: at level x_r alone the best arm is lost far more often than δ."""
+    from bestarm.protocol.pooled import Pool
+
+    monkeypatch.setattr(Pool, "level", lambda self, look: 0.45 + 0 * self.price)
+    problem = Problem.bernoulli([[0.5, 0.5], [0.502, 0.5]], clients=3)
+    liars = [Adversary(g, "extreme") for g in ("g1", "g2")]
+    trials = ba.study(
+        problem, "fisher", trials=2_000, seed=11, delta=0.1, byzantine=1, n0=16, q=2.0, max_rounds=12,
+        adversaries=liars, workers=1,
+    )  # fmt: skip
+    wrong = (trials["status"] == "identified") & (trials["correct"] == False)  # noqa: E712
+    assert rate_exceeds(int(wrong.sum()), 2_000, 0.1)
+
+
+def test_more_honest_clients_save_pulls_per_client():
+    """The paper's instance at σ = 3, n₀ = 8, q = 2: largest pulls per client, beside figures seen before."""
+    means = [list(row) for row in Problem.paper_instance(3).means]
+    seen = {(1, 0): 1714, (10, 0): 173, (10, 1): 405, (10, 2): 619, (30, 3): 275}
+    for (size, f), expected in seen.items():
+        trials = ba.study(
+            Problem.bernoulli(means, clients=size), "fisher", trials=1000, seed=3, delta=0.1, n0=8, q=2.0,
+            byzantine=f, workers=1,
+        )  # fmt: skip
+        assert trials["pulls_max"].mean() == pytest.approx(expected, rel=0.15)
+        assert trials["correct"].all()
+
+
+def test_p_rises_when_a_reply_is_missing():
+    """The reason why a look may be tested again: filling only ever raises p."""
+    full = fisher_pvalue(10 + 20, 60 + 61, 128, 128)
+    missing = fisher_pvalue(10 + 64, 60 + 0, 128, 128)
+    assert missing > full
