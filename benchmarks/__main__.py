@@ -10,7 +10,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-NAMES = ["single_run", "skip_ahead", "one_test", "scale", "workers", "preferences", "ladder", "million"]
+NAMES = [
+    "single_run", "skip_ahead", "one_test", "robustness", "scale", "workers", "preferences", "ladder",
+    "million",
+]  # fmt: skip
 
 
 def main() -> None:

@@ -11,12 +11,14 @@ from bestarm.scenario import Scenario, load
 from bestarm.simulate import Interrupted, Progress, identify
 from bestarm.study import StudyInterrupted, StudyProgress, Trials, study
 from bestarm.theory import Limit, limit
+from bestarm.topology import Graph, is_strongly_robust, strong_robustness, tolerance, weak_points
 from bestarm.version import __version__
 
 __all__ = [
     "Bernoulli",
     "Beta",
     "Function",
+    "Graph",
     "InputError",
     "Interrupted",
     "Limit",
@@ -34,9 +36,13 @@ __all__ = [
     "__version__",
     "fisher_pvalue",
     "identify",
+    "is_strongly_robust",
     "limit",
     "load",
     "radius",
+    "strong_robustness",
     "study",
+    "tolerance",
     "verify",
+    "weak_points",
 ]
