@@ -11,16 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 NAMES = [
-    "single_run",
-    "skip_ahead",
-    "one_test",
-    "scale",
-    "workers",
-    "preferences",
-    "ladder",
-    "million",
-    "attacks",
-]
+    "single_run", "skip_ahead", "one_test", "robustness", "scale", "workers", "preferences", "ladder",
+    "million", "attacks",
+]  # fmt: skip
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from bestarm.scenario import Scenario, load
 from bestarm.simulate import Interrupted, Progress, identify
 from bestarm.study import StudyInterrupted, StudyProgress, Trials, study
 from bestarm.theory import Limit, limit
+from bestarm.topology import Graph, is_strongly_robust, strong_robustness, tolerance, weak_points
 from bestarm.version import __version__
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Bernoulli",
     "Beta",
     "Function",
+    "Graph",
     "InputError",
     "Interrupted",
     "Limit",
@@ -38,9 +40,13 @@ __all__ = [
     "attacks",
     "fisher_pvalue",
     "identify",
+    "is_strongly_robust",
     "limit",
     "load",
     "radius",
+    "strong_robustness",
     "study",
+    "tolerance",
     "verify",
+    "weak_points",
 ]

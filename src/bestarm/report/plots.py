@@ -1,4 +1,4 @@
-"""Matplotlib pictures of a record. Each function takes a record and gives back axes."""
+"""Matplotlib pictures of a record or a network. Each function gives back axes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bestarm.errors import InputError
 from bestarm.record import Record, View, fallen, views
 from bestarm.rewards import Scale
+from bestarm.topology import Graph, Groups, Nodes, circle, members, numbers
 
 # Okabe and Ito's palette: told apart by colour-blind readers too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "os^DvPX"
 MOST_GROUPS = 12
+MOST_LABELS = 60
 
 
 def _pyplot() -> Any:
@@ -82,6 +88,71 @@ def intervals(record: Record, ax: Any = None, x: str | None = None) -> Any:
         ax.text(0.99, 0.01, rest, ha="right", transform=ax.transAxes)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def network(graph: Graph, groups: Groups, witness: Nodes | None = None, ax: Any = None) -> Any:
+    """A graph, its groups told apart by colour and shape, the nodes of a witness set ringed.
+
+    Arrows are edges that go one way only. Nodes stand where the graph says; without positions networkx
+    lays them out if it is installed, else they stand in a circle.
+    """
+    plt = _pyplot()
+    from matplotlib.collections import LineCollection
+
+    by_group = members(graph, groups)
+    if ax is None:
+        _, ax = plt.subplots(figsize=(8, 5.5), layout="constrained")
+    places = _layout(graph)
+    edges = graph.edges
+    lines = np.unique(np.sort(edges, axis=1), axis=0)
+    ax.add_collection(LineCollection(list(places[lines]), colors="#999999", linewidths=0.8, zorder=1))
+    both = {(v, u) for u, v in edges.tolist()}
+    one_way = np.array([edge for edge in edges.tolist() if tuple(edge) not in both])
+    if one_way.size:
+        begin, end = places[one_way[:, 0]], places[one_way[:, 1]]
+        ax.quiver(
+            *begin.T, *(0.6 * (end - begin)).T,
+            angles="xy", scale_units="xy", scale=1, width=0.003, color="#777777", zorder=1,
+        )  # fmt: skip
+    size = 130 if graph.n <= MOST_LABELS else 40
+    alone = np.setdiff1d(np.arange(graph.n), np.concatenate(list(by_group.values())))
+    if alone.size:
+        ax.scatter(*places[alone].T, s=size, color="#999999", marker=".", label=" in no group", zorder=2)
+    for place, (name, nodes) in enumerate(by_group.items()):
+        ax.scatter(
+            *places[nodes].T,
+            s=size,
+            color=COLOURS[place % len(COLOURS)],
+            marker=MARKERS[place % len(MARKERS)],
+            label=" " + name.replace("$", r"\$"),
+            zorder=3,
+        )
+    if witness is not None:
+        cut = places[numbers(graph, witness, "witness", empty=True)]
+        ring = {"facecolors": "none", "edgecolors": "black", "linewidths": 1.6}
+        ax.scatter(*cut.T, s=3 * size, label=" witness", zorder=4, **ring)
+    if graph.n <= MOST_LABELS:
+        for i, (x, y) in enumerate(places):
+            text = graph.names[i].replace("$", r"\$") if graph.names else str(i)
+            ax.annotate(text, (x, y), xytext=(9, 8), textcoords="offset points", fontsize=9, zorder=5)
+    ax.set_aspect("equal")
+    ax.margins(0.12)
+    ax.set_axis_off()
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), labelspacing=1.2)
+    return ax
+
+
+def _layout(graph: Graph) -> NDArray[np.float64]:
+    if graph.positions is not None:
+        return graph.positions
+    try:
+        import networkx as nx
+    except ImportError:
+        return circle(graph.n)
+    drawn = nx.Graph(graph.edges.tolist())
+    drawn.add_nodes_from(range(graph.n))
+    places = nx.spring_layout(drawn, seed=0)
+    return np.array([places[i] for i in range(graph.n)])
 
 
 def side_by_side(records: Sequence[Record], path: str) -> None:
