@@ -4,39 +4,49 @@ from bestarm.audit import Verification, verify
 from bestarm.confidence import Radius, radius
 from bestarm.errors import InputError
 from bestarm.exact import fisher_pvalue
+from bestarm.plan import Plan, Schedule, plan, problem_from_gaps, schedule
 from bestarm.problem import Problem
 from bestarm.record import Record
 from bestarm.rewards import Bernoulli, Beta, Function, Recording, Table
 from bestarm.scenario import Scenario, load
 from bestarm.simulate import Interrupted, Progress, identify
 from bestarm.study import StudyInterrupted, StudyProgress, Trials, study
-from bestarm.theory import Limit, limit
+from bestarm.theory import Bounds, Heterogeneity, Limit, bounds, heterogeneity, limit
 from bestarm.version import __version__
 
 __all__ = [
     "Bernoulli",
     "Beta",
+    "Bounds",
     "Function",
+    "Heterogeneity",
     "InputError",
     "Interrupted",
     "Limit",
+    "Plan",
     "Problem",
     "Progress",
     "Radius",
     "Record",
     "Recording",
     "Scenario",
+    "Schedule",
     "StudyInterrupted",
     "StudyProgress",
     "Table",
     "Trials",
     "Verification",
     "__version__",
+    "bounds",
     "fisher_pvalue",
+    "heterogeneity",
     "identify",
     "limit",
     "load",
+    "plan",
+    "problem_from_gaps",
     "radius",
+    "schedule",
     "study",
     "verify",
 ]
