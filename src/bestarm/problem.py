@@ -256,6 +256,12 @@ class Problem:
                 found.append(f'the best arms of group "{group.name}" are tied: {", ".join(tied)}')
         return found
 
+    def plot_heterogeneity(self, ax: Any = None) -> Any:
+        """Draw the indices σ_ij of the groups (needs ``bestarm[report]``); gives Matplotlib axes."""
+        from bestarm.report.plots import heterogeneity
+
+        return heterogeneity(self, ax)
+
     def to_dict(self) -> dict[str, Any]:
         """What a record keeps, in [0, 1]; arms whose model can't be written down are null."""
         groups = []

@@ -1,4 +1,4 @@
-"""Matplotlib pictures of a record or a network. Each function gives back axes."""
+"""Matplotlib pictures of a record, a problem or a network. Each function gives back axes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm import theory
 from bestarm.errors import InputError
+from bestarm.problem import Problem
 from bestarm.record import Record, View, fallen, views
 from bestarm.rewards import Scale
 from bestarm.topology import Graph, Groups, Nodes, circle, members, numbers
@@ -153,6 +155,40 @@ def _layout(graph: Graph) -> NDArray[np.float64]:
     drawn.add_nodes_from(range(graph.n))
     places = nx.spring_layout(drawn, seed=0)
     return np.array([places[i] for i in range(graph.n)])
+
+
+def heterogeneity(problem: Problem, ax: Any = None) -> Any:
+    """σ_ij of the groups with the best arms: row i, column j. At 1 the colour turns.
+
+    Blue (σ below 1): what a group's own gap demands is more than what telling it from the other group does.
+    """
+    plt = _pyplot()
+    found = theory.heterogeneity(problem)
+    if ax is None:
+        _, ax = plt.subplots(figsize=(6, 5), layout="constrained")
+    shown = np.argsort(found.global_gaps, kind="stable")[:MOST_GROUPS]
+    matrix = found.matrix[np.ix_(shown, shown)]
+    with np.errstate(divide="ignore"):
+        shade = np.clip(np.log2(matrix), -4.0, 4.0)  # the diagonal is nan and stays white
+    picture = ax.imshow(shade, cmap="RdBu_r", vmin=-4.0, vmax=4.0)
+    names = [found.groups[j].replace("$", r"\$") for j in shown]
+    ax.set_xticks(range(len(shown)), names, rotation=45 if len(shown) > 4 else 0)
+    ax.set_yticks(range(len(shown)), names)
+    for i, row in enumerate(matrix):
+        for j, value in enumerate(row):
+            if i != j:
+                text = "∞" if np.isinf(value) else f"{value:.3g}"
+                dark = abs(shade[i, j]) > 2.5
+                ax.text(j, i, text, ha="center", va="center", color="white" if dark else "black")
+    bar = ax.figure.colorbar(picture, ax=ax, shrink=0.8)
+    bar.set_ticks([-4, -2, 0, 2, 4], labels=["≤ 1/16", "1/4", "1", "4", "≥ 16"])
+    ax.set_ylabel("group i")
+    ax.set_xlabel("group j")
+    ax.set_title("σ of group i against group j (small: heterogeneous)")
+    if len(found.groups) > len(shown):
+        rest = f"{len(found.groups) - len(shown)} further groups not drawn"
+        ax.text(0.99, -0.2, rest, ha="right", transform=ax.transAxes)
+    return ax
 
 
 def side_by_side(records: Sequence[Record], path: str) -> None:
