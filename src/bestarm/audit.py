@@ -17,6 +17,7 @@ import msgspec
 
 from bestarm.adversary import Adversary
 from bestarm.errors import InputError
+from bestarm.network import Network
 from bestarm.problem import Layout, Problem
 from bestarm.protocol import method_for
 from bestarm.protocol.machine import PatienceOver, Received, Start, Stop
@@ -29,6 +30,7 @@ from bestarm.record import (
     digest,
     good_event,
     on_user_scale,
+    overall,
     plain_json,
 )
 from bestarm.rewards import Scale
@@ -77,8 +79,13 @@ def _check(record: Record) -> Iterator[str]:
     options = make(method.options, {**record.options, "delta": record.delta}, where="options")
     options = on_unit_scale(options, scale)
     method.refuse(layout, options)
-    server = method.server(layout, options)
-    yield from _check_server(record, server, scale)
+    if method.server is None:
+        yield from _check_peers(record)
+        context: tuple[Any, ...] = (layout, options)
+    else:
+        server = method.server(layout, options)
+        yield from _check_server(record, server, scale)
+        context = (server,)
     local = record.verdict.certificate.get("local")
     if local is None:
         if record.pulls is not None or record.good_event is not None:
@@ -92,12 +99,30 @@ def _check(record: Record) -> Iterator[str]:
         yield "the clients that lied are not those that the record names"
     for name, part in local.items():
         if name not in liars:
-            for failure in method.audit_client(part, server, name):
+            for failure in method.audit_client(part, *context, name):
                 yield f"client {name} {failure}"
     if record.pulls != count_pulls(method, layout, options, local):
         yield "pulls do not follow from the clients' part"
     if record.good_event != _good_event(record, layout, options):
         yield "good_event does not follow from the clients' part and the true means"
+
+
+def _check_peers(record: Record) -> Iterator[str]:
+    """The run's verdict must follow from the peers'; those follow from the seed alone (a replay)."""
+    peers = record.peers or {}
+    local = record.verdict.certificate.get("local") or {}
+    if local and set(peers) != {name for name, part in local.items() if "attack" not in part}:
+        yield "the peers that have a verdict are not the honest ones"
+    found = overall(list(peers.values())) if peers else None
+    if found != msgspec.structs.replace(record.verdict, certificate={}):
+        yield "the verdict does not follow from the peers'"
+    for fault in record.proven_faulty:
+        if fault not in [
+            {"client": f["client"], "round": 0, "reason": f["reason"], "by": name}
+            for name, part in local.items()
+            for f in part.get("faulty", [])
+        ]:
+            yield f"nobody found {fault['client']} faulty for that reason"
 
 
 def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
@@ -168,6 +193,8 @@ def _replay(record: Record) -> Iterator[str]:
         delta=record.delta,
         seed=record.seed,
         adversaries=[Adversary(**keys) for keys in record.adversaries],
+        network=Network.from_dict(record.network) if record.network else None,
+        force=True,
         **record.options,
     ).to_dict()
     before = record.to_dict()

@@ -49,7 +49,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     `good_event` says whether the event held on which the promise rests: in Fed-SEL, every empirical mean
     that a decision rested on lay within its radius of the true mean; in Fed-Fisher, the best arm was never
-    dropped. It is null where that can't be known. Means in `verdict` are on the user's scale; those in its
+    dropped. It is null where that can't be known. `peers` holds each honest peer's verdict in a network, and
+    `verdict` is theirs if all have the same. Means in `verdict` are on the user's scale; those in its
     certificate are on [0, 1].
     """
 
@@ -69,7 +70,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     good_event: bool | None
     warnings: list[dict[str, Any]] = []
     adversaries: list[dict[str, Any]] = []
-    peers: dict[str, Any] | None = None
+    peers: dict[str, Verdict] | None = None
+    network: dict[str, Any] | None = None
     interrupted: bool = False
     digest: str = ""
 
@@ -275,4 +277,49 @@ def conclude(
         adversaries=list(adversaries),
         good_event=good_event(room, problem.layout, unit, problem.means, certificate),
         interrupted=server.verdict.reason == "interrupted",
+    ).sealed()
+
+
+def overall(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict of a network: that of its honest peers, if they all have the same."""
+    if len({verdict.arm for verdict in verdicts}) == 1 and verdicts[0].arm is not None:
+        return max(verdicts, key=lambda verdict: verdict.interval is not None)
+    reasons = [verdict.reason for verdict in verdicts if verdict.reason]
+    named = [(verdict.arm,) if verdict.arm else verdict.candidates for verdict in verdicts]
+    candidates = tuple(dict.fromkeys(name for names in named for name in names))
+    return Verdict(status="undecided", reason=reasons[0] if reasons else "votes", candidates=candidates)
+
+
+def conclude_peers(run: Any, adversaries: Sequence[dict[str, Any]]) -> Record:
+    """The record of a finished run of peers."""
+    problem, options = run.problem, run.options
+    room = method_for(run.method, problem.layout)
+    local = {peer.name: peer.local() for peer in run.peers}
+    honest = [run.peers[i] for i in run.honest]
+    certificate = {"server": {"events": [], "rounds": [], "ignored": 0}, "local": local}
+    verdicts = {peer.name: on_user_scale(peer.verdict, problem.scale) for peer in honest}
+    found = overall(list(verdicts.values()))
+    return Record(
+        schema=SCHEMA,
+        version=__version__,
+        method=run.method,
+        delta=options.delta,
+        seed=run.seed,
+        options={k: v for k, v in dataclasses.asdict(options).items() if k != "delta"},
+        problem=problem.to_dict(),
+        verdict=msgspec.structs.replace(found, certificate=certificate),
+        rounds=0,
+        pulls=count_pulls(room, problem.layout, run.unit, local),
+        bits=Bits(run.bits, 0),
+        wire_bytes=run.bytes,
+        proven_faulty=[
+            {"client": fault["client"], "round": 0, "reason": fault["reason"], "by": peer.name}
+            for peer in honest
+            for fault in peer.faulty
+        ],
+        good_event=good_event(room, problem.layout, run.unit, problem.means, certificate),
+        adversaries=list(adversaries),
+        peers=verdicts,
+        network=run.network.to_dict(),
+        interrupted=any(peer.verdict.reason == "interrupted" for peer in honest),
     ).sealed()

@@ -16,6 +16,7 @@ from typing import Any
 
 from bestarm.adversary import Adversary
 from bestarm.errors import InputError, nearest, shorten
+from bestarm.network import Network
 from bestarm.problem import Group, Layout, Problem
 from bestarm.protocol import METHODS
 from bestarm.protocol.options import make
@@ -46,7 +47,7 @@ class Scenario:
     seed: int | None = None
     options: dict[str, Any] = field(default_factory=dict)
     adversaries: tuple[Adversary, ...] = ()
-    network: None = None
+    network: Network | None = None
     family: Callable[..., Problem] | None = None
 
 

@@ -14,12 +14,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from bestarm.adversary import Adversary, Attack, recruit
 from bestarm.errors import InputError, nearest
+from bestarm.network import Network
 from bestarm.problem import Problem
 from bestarm.protocol import METHODS, method_for
 from bestarm.protocol.machine import ALL, Action, PatienceOver, Pull, Pulled, Received, Send, Start, Stop
@@ -28,6 +29,10 @@ from bestarm.protocol.rounds import GroupServer
 from bestarm.record import Record, conclude
 from bestarm.rewards import Scale, stream
 from bestarm.scenario import Scenario
+from bestarm.topology import Graph
+
+if TYPE_CHECKING:
+    from bestarm.peers import NetworkRun
 
 DEFAULT_METHOD = "fisher"
 
@@ -60,6 +65,8 @@ def identify(
     delta: float | None = None,
     seed: int | None = None,
     adversaries: Sequence[Adversary] | None = None,
+    network: Network | Graph | None = None,
+    force: bool = False,
     watch: Callable[[Progress], None] | None = None,
     **options: Any,
 ) -> Record:
@@ -67,7 +74,8 @@ def identify(
 
     `options` are the method's (see ``bestarm run --help``); what a scenario sets is the default here.
     Without a seed one is drawn; it is in the record. `adversaries` are clients that lie (by default those of
-    a scenario). `watch` is called now and then with the progress.
+    a scenario). `network` is for peers (``method="p2p"``); one that can't bear `byzantine` liars is refused
+    unless you `force` it. `watch` is called now and then with the progress.
 
     >>> import bestarm as ba
     >>> problem = ba.Problem.bernoulli([[.9, .2], [.6, .1]])
@@ -79,10 +87,11 @@ def identify(
     if isinstance(problem, Scenario):
         seed = problem.seed if seed is None else seed
         adversaries = problem.adversaries if adversaries is None else adversaries
+        network = problem.network if network is None else network
     problem, method, chosen = prepare(problem, method, keys)
     seed = check_seed(seed)
-    source = Drawn(as_pulled(problem, method), seed)
-    run = Run(problem, method, chosen, seed, source, watch, adversaries or ())
+    network = check_network(problem, method, chosen, network, force)
+    run = run_of(problem, method, chosen, seed, network, watch, adversaries or ())
     try:
         with _patient_interrupt() as run.interrupted:
             run.go()
@@ -119,6 +128,42 @@ def as_pulled(problem: Problem, method: str) -> Problem:
 def on_unit_scale(options: Any, scale: Scale) -> Any:
     """A method's options with those that are in units of the rewards brought to [0, 1]."""
     return dataclasses.replace(options, epsilon=options.epsilon / (scale.high - scale.low))
+
+
+def check_network(
+    problem: Problem, method: str, options: Any, network: Network | Graph | None, force: bool = False
+) -> Network | None:
+    """The network of a run of peers; InputError if there is none, or if it can't bear the liars."""
+    if METHODS[method].server is not None:
+        return None
+    if network is None:
+        raise InputError(
+            f'method "{method}" needs a network',
+            expected="[network] in the scenario, or network=… (a Graph or a Network)",
+        )
+    network = Network(network) if isinstance(network, Graph) else network
+    network.nodes(problem.layout)  # checks them
+    if not force:
+        network.refuse(problem.layout, options)
+    return network
+
+
+def run_of(
+    problem: Problem,
+    method: str,
+    options: Any,
+    seed: int,
+    network: Network | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    adversaries: Sequence[Adversary] = (),
+) -> Run | NetworkRun:
+    """A run, ready to go: of a server and its clients, or of the peers of a network."""
+    source = Drawn(as_pulled(problem, method), seed)
+    if network is None:
+        return Run(problem, method, options, seed, source, watch, adversaries)
+    from bestarm.peers import NetworkRun
+
+    return NetworkRun(problem, method, options, seed, source, network, watch, adversaries)
 
 
 def check_seed(seed: int | None) -> int:
@@ -241,6 +286,7 @@ class Run:
         layout = problem.layout
         self.unit = on_unit_scale(options, problem.scale)
         room = method_for(method, layout)
+        assert room.server is not None
         self.server = room.server(layout, self.unit)
         self.clients = [room.client(layout, name, self.unit) for name in layout.clients]
         self.adversaries = adversaries

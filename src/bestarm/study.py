@@ -32,13 +32,24 @@ from numpy.typing import NDArray
 from bestarm.adversary import Adversary
 from bestarm.errors import InputError, nearest, shorten
 from bestarm.kernels import Columns, Script, kernel_for
+from bestarm.network import Network
 from bestarm.problem import Problem
 from bestarm.protocol import METHODS
 from bestarm.record import Record
 from bestarm.rewards import stream
 from bestarm.scenario import Scenario
-from bestarm.simulate import Drawn, Run, Scripted, as_pulled, check_seed, on_unit_scale, options_for, prepare
+from bestarm.simulate import (
+    Run,
+    Scripted,
+    check_network,
+    check_seed,
+    on_unit_scale,
+    options_for,
+    prepare,
+    run_of,
+)
 from bestarm.theory import limit
+from bestarm.topology import Graph
 from bestarm.version import __version__
 
 COLUMNS = (
@@ -62,6 +73,7 @@ class Cell:
     method: str
     options: Any
     adversaries: tuple[Adversary, ...] = ()
+    network: Network | None = None
 
     @property
     def stream(self) -> int:
@@ -108,8 +120,7 @@ def _trial_seed(cell: Cell, seed: int, block: int, trial: int) -> int:
 
 
 def _by_machines(cell: Cell, seed: int) -> Record:
-    source = Drawn(as_pulled(cell.problem, cell.method), seed)
-    run = Run(cell.problem, cell.method, cell.options, seed, source, adversaries=cell.adversaries)
+    run = run_of(cell.problem, cell.method, cell.options, seed, cell.network, adversaries=cell.adversaries)
     run.go()
     return run.record()
 
@@ -358,6 +369,8 @@ def study(
     out: str | Path | None = None,
     resume: bool = False,
     adversaries: Sequence[Adversary] | None = None,
+    network: Network | Graph | None = None,
+    force: bool = False,
     watch: Callable[[StudyProgress], None] | None = None,
     **options: Any,
 ) -> Trials:
@@ -365,9 +378,10 @@ def study(
 
     `vary` may hold options of the method, ``method`` itself, and the parameters of `problem` where that is
     a function of them, such as ``sigma`` of ``Problem.paper_instance``; with `adversaries` (clients that
-    lie, by default the scenario's) also ``attack``. `executor` is any executor of
-    ``concurrent.futures``; without one, `workers` processes are used (all cores by default). With `out`,
-    finished blocks are kept beside the file until it is written, and `resume` goes on after an interrupt.
+    lie, by default the scenario's) also ``attack``. `network` and `force` are as for ``identify``.
+    `executor` is any executor of ``concurrent.futures``; without one, `workers` processes are used (all
+    cores by default). With `out`, finished blocks are kept beside the file until it is written, and `resume`
+    goes on after an interrupt.
 
     >>> import bestarm as ba
     >>> family, vary = ba.Problem.paper_instance, {"sigma": [1, 2]}
@@ -387,7 +401,9 @@ def study(
     seed = check_seed(log.seed if log and seed is None else seed)
     if adversaries is None:
         adversaries = problem.adversaries if isinstance(problem, Scenario) else ()
-    cells = tuple(_cells(problem, method, dict(vary or {}), options, adversaries))
+    if network is None and isinstance(problem, Scenario):
+        network = problem.network
+    cells = tuple(_cells(problem, method, dict(vary or {}), options, adversaries, network, force))
     tasks = [(c, b, size) for c, cell in enumerate(cells) for b, (_, size) in enumerate(cell.blocks(trials))]
     if log:
         log.begin(cells, trials, seed)
@@ -425,6 +441,8 @@ def _cells(
     vary: dict[str, Sequence[Any]],
     options: dict[str, Any],
     adversaries: Sequence[Adversary],
+    network: Network | Graph | None,
+    force: bool,
 ) -> Iterator[Cell]:
     family = problem.family if isinstance(problem, Scenario) else problem if callable(problem) else None
     parameters = list(inspect.signature(family).parameters) if family else []
@@ -472,7 +490,7 @@ def _cells(
         ready = prepare(base, keys.get("method", method), rest)
         for adversary in liars:
             adversary.names(ready[0].layout)  # checks it
-        yield Cell(keys, *ready, liars)
+        yield Cell(keys, *ready, liars, check_network(*ready, network, force))
 
 
 @contextlib.contextmanager
@@ -575,6 +593,7 @@ def _identity(cells: Sequence[Cell], trials: int, seed: int) -> str:
             vars(cell.options),
             cell.problem.to_dict(),
             [adversary.to_dict(cell.problem.layout) for adversary in cell.adversaries],
+            cell.network.to_dict() if cell.network else None,
             cell.blocks(trials),
         ]
         for cell in cells

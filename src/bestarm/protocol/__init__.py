@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bestarm.problem import Layout
-from bestarm.protocol import fedsel, fisher, pooled, robust
+from bestarm.protocol import fedsel, fisher, peer, pooled, robust
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,12 @@ class Method:
 
     `pulls_of`, `good_event` and `audit_client` read the clients' part of a certificate. `coins`: rewards
     must be 0/1, so others are turned into coins. `grouped` has the machines for groups of several
-    clients, where those are others.
+    clients, where those are others. Without a server the clients are peers of a network.
     """
 
     options: type[Any]
     client: type[Any]
-    server: type[Any]
+    server: type[Any] | None
     refuse: Callable[[Any, Any], None]
     pulls_of: Callable[..., tuple[int, int]]
     good_event: Callable[..., bool | None]
@@ -71,6 +71,15 @@ METHODS: dict[str, Method] = {
             pooled.audit_client,
             coins=True,
         ),
+    ),
+    "p2p": Method(
+        peer.Options,
+        peer.Peer,
+        None,
+        peer.refuse,
+        fedsel.pulls_of,
+        fedsel.good_event,
+        peer.audit_client,
     ),
 }
 

@@ -95,7 +95,7 @@ def refuse(layout: Layout, options: Options) -> None:
     refuse_budget(layout, options)
 
 
-def refuse_budget(layout: Layout, options: Options) -> None:
+def refuse_budget(layout: Layout, options: Common) -> None:
     """Raise InputError for a budget that buys nothing."""
     most = max(layout.arm_counts)
     if options.budget is not None and options.budget < most:
@@ -449,21 +449,22 @@ class Server(SoloServer):
         return {**super().certificate(), "arms": arms}
 
 
-def pulls_of(part: Mapping[str, Any], arms: int, options: Options) -> tuple[int, int]:
+def pulls_of(part: Mapping[str, Any], arms: int, options: Common) -> tuple[int, int]:
     """Pulls of Phase I and of Phase II, from a client's part of the certificate."""
     exits = part["exits"]["epoch"]
     return sum(exits) + (arms - len(exits)) * part["epoch"], max(0, part["count"] - part["epoch"])
 
 
 def good_event(
-    layout: Layout, options: Options, means: Sequence[Sequence[float]], certificate: Mapping[str, Any]
+    layout: Layout, options: Any, means: Sequence[Sequence[float]], certificate: Mapping[str, Any]
 ) -> bool:
     """Whether every mean of an honest client that a decision rested on lay within α of its true mean."""
     for client, part in certificate["local"].items():
         if "attack" in part:
             continue
         j = layout.group_of[client]
-        alpha = radius(options.radius, len(layout.clients), layout.arm_counts[j], options.delta).alpha
+        name = getattr(options, "radius", "paper")
+        alpha = radius(name, len(layout.clients), layout.arm_counts[j], options.delta).alpha
         true = np.asarray(means[j], dtype=np.float64)
         exits, sent = part["exits"], part["sent"]
         arms = np.asarray([*exits["arm"], *exits["top"], *[part["arm"]] * len(sent["sum"])], dtype=np.int64)

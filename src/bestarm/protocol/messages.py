@@ -9,7 +9,8 @@ Fed-SEL, uplink: a ``Report`` in round 0, then one ``Refinement`` a round, or ``
 ``Report``, then ``Reply`` messages that carry their own count, or ``Stopped``; downlink: ``Onward`` and
 ``Final``. Fed-Fisher, uplink: a ``LookReport`` a look, ``Withdrawn`` or ``LookStopped``; downlink:
 ``LookDown`` and ``Final``. Pooled Fed-Fisher, uplink: ``Sums`` or ``Stopped``; downlink: ``PoolDown`` and
-``Final``. No message names its group: that follows from who sent it.
+``Final``. No message names its group: that follows from who sent it. Peers send each other a ``Claim`` about
+an arm-set, and a ``Conclusion``.
 """
 
 from __future__ import annotations
@@ -522,3 +523,67 @@ def decode_pool_down(data: bytes, wire: LookWire) -> PoolDown | Final:
     message = _read_final(r, wire.arm_counts) if r.flag() else PoolDown(r.mask(sum(wire.arm_counts)))
     _canonical(data, message.encode(wire))
     return message
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A peer's word on an arm-set: its best arm, with the mean, or with bounds on the mean."""
+
+    group: int
+    arm: int
+    mean: float = 0.0
+    lower: float = 0.0
+    upper: float = 0.0
+
+    def encode(self, arm_counts: tuple[int, ...], exchange: str) -> tuple[bytes, int]:
+        w = Writer()
+        if exchange == "intervals":
+            w.flag(False)
+        w.fixed(self.group, width_of(len(arm_counts)))
+        w.fixed(self.arm, width_of(arm_counts[self.group]))
+        for value in (self.mean,) if exchange == "means" else (self.lower, self.upper):
+            w.real(value)
+        return w.payload(), w.bits
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """A peer's verdict (only where intervals are exchanged)."""
+
+    group: int
+    arm: int
+
+    def encode(self, arm_counts: tuple[int, ...], exchange: str) -> tuple[bytes, int]:
+        w = Writer()
+        w.flag(True)
+        w.fixed(self.group, width_of(len(arm_counts)))
+        w.fixed(self.arm, width_of(arm_counts[self.group]))
+        return w.payload(), w.bits
+
+
+def decode_claim(data: bytes, arm_counts: tuple[int, ...], exchange: str) -> Claim | Conclusion:
+    """A message between peers."""
+    r = Reader(data)
+    final = exchange == "intervals" and r.flag()
+    group = r.fixed(width_of(len(arm_counts)))
+    if group >= len(arm_counts):
+        raise Malformed(f"arm-set {group} of {len(arm_counts)}")
+    arm = r.fixed(width_of(arm_counts[group]))
+    if arm >= arm_counts[group]:
+        raise Malformed(f"arm {arm} of an arm-set of {arm_counts[group]}")
+    message: Claim | Conclusion
+    if final:
+        message = Conclusion(group, arm)
+    elif exchange == "means":
+        message = Claim(group, arm, mean=_bounded(r.real(), 0.0, 1.0))
+    else:
+        # Radii are at most 1/2 when Phase I ends (c > 2), so honest bounds lie in [−1, 2].
+        message = Claim(group, arm, lower=_bounded(r.real(), -1.0, 2.0), upper=_bounded(r.real(), -1.0, 2.0))
+    _canonical(data, message.encode(arm_counts, exchange))
+    return message
+
+
+def _bounded(value: float, low: float, high: float) -> float:
+    if not (math.isfinite(value) and low <= value <= high) or (value == 0 and math.copysign(1.0, value) < 0):
+        raise Malformed(f"a number of {value}")
+    return value

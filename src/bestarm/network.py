@@ -1,0 +1,125 @@
+"""The network of a run of peers: who hears whom, how well, and whether it bears the liars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bestarm.adversary import Adversary
+from bestarm.errors import InputError, shorten
+from bestarm.problem import Layout
+from bestarm.topology import SHARES, Graph, place_liars, strong_robustness, tolerance, weak_points, worst_cut
+
+PLACEMENTS = ("random", "worst")
+
+
+@dataclass(frozen=True)
+class Network:
+    """Who hears whom, and how well: node k of the graph is the layout's client k, or has its name.
+
+    `delay` in time-steps; `loss`: the probability that a message must be sent again; `start`: peers begin at
+    random within so many steps; `crashes`: peers that are gone for a while, once each. With a `placement`,
+    f-local liars ("random", or the "worst" cut) make the `attack`.
+    """
+
+    graph: Graph
+    delay: float = 0.0
+    loss: float = 0.0
+    start: float = 0.0
+    crashes: int = 0
+    placement: str | None = None
+    attack: str = "extreme"
+
+    def __post_init__(self) -> None:
+        for key, value, fine in (
+            ("delay", self.delay, 0 <= self.delay < 1e12),
+            ("loss", self.loss, 0 <= self.loss < 1),
+            ("start", self.start, 0 <= self.start < 1e12),
+            ("crashes", self.crashes, self.crashes >= 0 and self.crashes == int(self.crashes)),
+            ("placement", self.placement, self.placement in (None, *PLACEMENTS)),
+        ):
+            if not fine:
+                expected = {
+                    "loss": "a probability below 1",
+                    "placement": " or ".join(f'"{p}"' for p in PLACEMENTS),
+                }.get(key, "a number of at least 0")
+                raise InputError(f"{key} = {shorten(value)}", where="network", expected=expected)
+
+    def nodes(self, layout: Layout) -> dict[str, int]:
+        """The node of each client."""
+        if self.graph.n != len(layout.clients):
+            raise InputError(
+                f"the network has {self.graph.n} nodes, but there are {len(layout.clients)} clients",
+                expected="one node a client",
+            )
+        names = self.graph.names
+        if names is None:
+            return {client: k for k, client in enumerate(layout.clients)}
+        if set(names) != set(layout.clients):
+            strange = sorted(set(names) - set(layout.clients))[0]
+            raise InputError(f'node "{strange}" of the network is no client', expected="the clients' names")
+        return {name: k for k, name in enumerate(names)}
+
+    def groups(self, layout: Layout) -> dict[str, list[Any]]:
+        """The nodes of each group, as the graph calls them."""
+        place = self.nodes(layout)
+        named = self.graph.names is not None
+        return {g.name: [c if named else place[c] for c in g.clients] for g in layout.groups}
+
+    def refuse(self, layout: Layout, options: Any) -> None:
+        """InputError with the reason and the remedy if the network can't bear `byzantine` liars."""
+        groups, f = self.groups(layout), options.byzantine
+        borne = tolerance(self.graph, groups, options.exchange)
+        if borne >= f:
+            return
+        need = SHARES[options.exchange] * f + 1
+        found = {name: strong_robustness(self.graph, nodes) for name, nodes in groups.items()}
+        weakest = min(found, key=lambda name: found[name][0])
+        r, witness = found[weakest]
+        who = ", ".join(str(node) for node in sorted(witness, key=str)[:6])
+        bears = f"{borne} liars around each client" if borne >= 0 else "no run at all: it is not connected"
+        try:
+            more = weak_points(self.graph, groups, options.exchange)
+            edges = ", ".join(f"{u}→{v}" for u, v in more[:4]) + (" …" if len(more) > 4 else "")
+            remedy = f"Add {len(more)} edges ({edges}) to bear one more"
+        except InputError as error:
+            remedy = str(error)
+        raise InputError(
+            f"the network bears {bears}, not byzantine = {f}: it is strongly {r:g}-robust from group "
+            f'"{weakest}", and exchange = "{options.exchange}" takes {need}. What the others know of it may '
+            f"never reach {who}",
+            fix=f"{remedy}, lower byzantine, or use --force",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, from which ``from_dict`` makes it again."""
+        facts = {
+            key: getattr(self, key) for key in ("delay", "loss", "start", "crashes", "placement", "attack")
+        }
+        names = None if self.graph.names is None else list(self.graph.names)
+        return {"nodes": self.graph.n, "names": names, "edges": self.graph.edges.tolist(), **facts}
+
+    @staticmethod
+    def from_dict(plain: Mapping[str, Any]) -> Network:
+        """The network that ``to_dict`` described."""
+        rest = {key: value for key, value in plain.items() if key not in ("nodes", "names", "edges")}
+        return Network(Graph.from_edges(plain["nodes"], plain["edges"], names=plain["names"]), **rest)
+
+    def liars(self, layout: Layout, f: int, seed: int) -> list[Adversary]:
+        """The liars of a placement."""
+        if self.placement is None or f == 0:
+            return []
+        groups = self.groups(layout)
+        if self.placement == "random":
+            chosen = place_liars(self.graph, groups, f, seed)
+        else:
+            chosen = worst_cut(self.graph, groups, f)
+        place = self.nodes(layout)
+        names = {c for c, k in place.items() if k in chosen or c in chosen}
+        found = []
+        for group in layout.groups:
+            mine = [c for c in group.clients if c in names]
+            if mine:
+                found.append(Adversary(group.name, self.attack, mine))
+        return found
