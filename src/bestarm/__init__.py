@@ -5,6 +5,7 @@ from bestarm.audit import Verification, verify
 from bestarm.confidence import Radius, radius
 from bestarm.errors import InputError
 from bestarm.exact import fisher_pvalue
+from bestarm.network import Network
 from bestarm.plan import Plan, Schedule, plan, problem_from_gaps, schedule
 from bestarm.problem import Problem
 from bestarm.record import Record
@@ -28,6 +29,7 @@ __all__ = [
     "InputError",
     "Interrupted",
     "Limit",
+    "Network",
     "Plan",
     "Problem",
     "Progress",

@@ -26,13 +26,16 @@ import numpy as np
 from bestarm.confidence import MAX_COUNT
 from bestarm.errors import InputError, nearest, shorten
 from bestarm.problem import Layout, Problem
-from bestarm.protocol import decide, fedsel, pooled, robust
-from bestarm.protocol.machine import Action, Event, PatienceOver, Send
+from bestarm.protocol import decide, fedsel, fisher, pooled, robust
+from bestarm.protocol.machine import ALL, Action, Event, PatienceOver, Send
 from bestarm.protocol.messages import (
+    Claim,
+    Conclusion,
     Refinement,
     Reply,
     Report,
     Sums,
+    decode_claim,
     decode_grouped,
     decode_refinement,
     decode_report,
@@ -40,6 +43,7 @@ from bestarm.protocol.messages import (
     encode_grouped,
     encode_sums,
 )
+from bestarm.protocol.peer import Peer
 from bestarm.protocol.rounds import SERVER
 from bestarm.rewards import stream
 
@@ -68,22 +72,26 @@ class Adversary:
         """The liars' names, checked."""
         groups = {group.name: group for group in layout.groups}
         where = f"adversary of group {shorten(self.group)}"
-        if self.group not in groups:
+        if not isinstance(self.group, str) or self.group not in groups:
             raise InputError("there is no such group", where=where, fix=nearest(str(self.group), groups))
-        if self.attack not in ATTACKS:
+        if not isinstance(self.attack, str) or self.attack not in ATTACKS:
             raise InputError(
                 f"attack {shorten(self.attack)} is unknown",
                 where=where,
                 fix=nearest(str(self.attack), ATTACKS),
             )
-        if not isinstance(self.options, Mapping) or not all(
-            isinstance(key, str) and key in ATTACKS[self.attack].settings for key in self.options
-        ):
+        settings = ATTACKS[self.attack].settings
+        if not isinstance(self.options, Mapping) or not all(key in settings for key in self.options):
             raise InputError(
                 f"options = {shorten(self.options)}",
                 where=where,
-                expected=f"a table with keys among: {', '.join(ATTACKS[self.attack].settings) or 'none'}",
+                expected=f"a table with keys among: {', '.join(settings) or 'none'}",
             )
+        for key, value in self.options.items():
+            if type(value) is not type(settings[key]) or value < 0:
+                raise InputError(
+                    f"options: {key} = {shorten(value)}", where=where, expected=f"one like {settings[key]!r}"
+                )
         known = groups[self.group].clients
         if isinstance(self.clients, int) and not isinstance(self.clients, bool):
             if not 1 <= self.clients <= len(known):
@@ -112,6 +120,29 @@ class Adversary:
         }
 
 
+def check_adversaries(layout: Layout, adversaries: Sequence[Adversary]) -> dict[str, Adversary]:
+    """The liars by name; InputError if one is named twice."""
+    liars: dict[str, Adversary] = {}
+    for adversary in adversaries:
+        for name in adversary.names(layout):
+            if name in liars:
+                raise InputError(
+                    f'client "{name}" has two attacks', where="[[adversary]]", expected="one each"
+                )
+            liars[name] = adversary
+    return liars
+
+
+def target(problem: Problem) -> tuple[int, int]:
+    """The arm that liars would bury: the best one (the first of several), by group and index."""
+    flat = [
+        (-(0.5 if mean is None else mean), j, arm)
+        for j, row in enumerate(problem.means)
+        for arm, mean in enumerate(row)
+    ]
+    return min(flat)[1:]
+
+
 @dataclass
 class World:
     """What liars know: the problem with its true means, the options, and every machine."""
@@ -129,8 +160,11 @@ class World:
     @property
     def best(self) -> tuple[int, int]:
         """The group and the index of the best arm."""
-        counts = self.problem.layout.arm_counts
-        return max(((j, a) for j, n in enumerate(counts) for a in range(n)), key=lambda at: self.mean(*at))
+        return target(self.problem)
+
+    def heard_by(self, name: str) -> list[str]:
+        """Peers: who hears a client."""
+        return [m.name for m in self.machines if name in m.neighbours]
 
     def honest(self, j: int) -> list[Any]:
         """The machines of a group's honest clients."""
@@ -164,6 +198,7 @@ class Attack:
     def __init__(self, machine: Any, world: World, rng: np.random.Generator, **options: Any) -> None:
         self.machine, self.world, self.rng = machine, world, rng
         self.options = {**self.settings, **options}
+        self.subject: int = machine.group  # the arm-set that it speaks of
         self.turn = 0
         self.held: list[Send] = []
 
@@ -189,18 +224,30 @@ class Attack:
         """The mean that it claims of an arm."""
         return mean
 
+    def verdict(self, group: int, arm: int) -> tuple[int, int]:
+        """The verdict that a peer announces: by default the truth, if it lies about no mean."""
+        if self.mean(arm, 0.5) == 0.5 and self.arm(arm) == arm:
+            return group, arm
+        return (group + 1) % len(self.machine.layout.groups), 0
+
     def words(self, payload: bytes) -> list[bytes]:
         """What goes out instead of this message."""
         return [payload]
+
+    def words_for(self, place: int, payload: bytes) -> list[bytes]:
+        """Peers: what goes to the out-neighbour in this place; another story for each, if it likes."""
+        return self.words(payload)
 
     # The machine that it is.
 
     @property
     def in_best_group(self) -> bool:
-        return bool(self.world.best[0] == self.machine.group)
+        return bool(self.world.best[0] == self.subject)
 
     def __getattr__(self, key: str) -> Any:
-        return getattr(self.__dict__["machine"], key)
+        if key == "machine":
+            raise AttributeError(key)
+        return getattr(self.machine, key)
 
     def local(self) -> dict[str, Any]:
         return {"attack": self.title}
@@ -211,7 +258,8 @@ class Attack:
             return [new for send in held for new in self._say(send)]
         before: list[Action] = []
         if self.machine.state == "new":
-            before = [Send(SERVER, payload, 8 * len(payload)) for payload in self.begins()]
+            to = ALL if isinstance(self.machine, Peer) else SERVER
+            before = [Send(to, payload, 8 * len(payload)) for payload in self.begins()]
         for action in self.machine.handle(event):
             if not isinstance(action, Send):
                 before.append(action)
@@ -225,15 +273,23 @@ class Attack:
         try:
             if not self.speaks():
                 return []
-            payloads = self.words(twist(self, send.payload))
+            payload = twist(self, send.payload)
+            if isinstance(self.machine, Peer):
+                stories = [
+                    (to, self.words_for(k, payload)) for k, to in enumerate(self.world.heard_by(self.name))
+                ]
+            else:
+                stories = [(SERVER, self.words(payload))]
         finally:
             self.turn += 1
-        return [Send(SERVER, payload, 8 * len(payload)) for payload in payloads]
+        return [Send(to, words, 8 * len(words)) for to, several in stories for words in several]
 
 
 def twist(attack: Attack, payload: bytes) -> bytes:
     """A message of the honest machine as the attack would have it."""
     machine = attack.machine
+    if isinstance(machine, Peer):
+        return _twist_claim(attack, payload)
     if isinstance(machine, pooled.Client):
         return _twist_sums(attack, payload)
     if isinstance(machine, robust.Client):
@@ -306,6 +362,27 @@ def _twist_sums(attack: Attack, payload: bytes) -> bytes:
     return encode_sums(Sums(look - first + late, totals), machine.wire, n)[0]
 
 
+def _twist_claim(attack: Attack, payload: bytes) -> bytes:
+    machine = attack.machine
+    counts, exchange = machine.layout.arm_counts, machine.options.exchange
+    message = decode_claim(payload, counts, exchange)
+    attack.subject = message.group
+    if isinstance(message, Conclusion):
+        group, arm = attack.verdict(message.group, message.arm)
+        return Conclusion(group, arm).encode(counts, exchange)[0]
+    arm = attack.arm(message.arm)
+    if exchange == "means":
+        return Claim(message.group, arm, mean=attack.mean(arm, message.mean)).encode(counts, exchange)[0]
+    centre, half = (message.lower + message.upper) / 2.0, (message.upper - message.lower) / 2.0
+    seen = min(max(centre, 0.0), 1.0)
+    said, count = attack.mean(arm, seen), attack.count(1000)
+    if (said, count, arm) == (seen, 1000, message.arm):
+        return payload
+    half = -half if count < 1000 else 1e-9 if count > 1000 else half  # no interval; a point
+    low, high = (min(max(x, -1.0), 2.0) for x in (said - half, said + half))
+    return Claim(message.group, arm, lower=low, upper=high).encode(counts, exchange)[0]
+
+
 class Silent(Attack, name="silent"):
     """Never says a word: tries to make the server wait."""
 
@@ -336,7 +413,7 @@ class Vote(Attack, name="vote"):
     """Votes for another arm of its set, whichever."""
 
     def arm(self, arm: int) -> int:
-        others = [a for a in range(len(self.machine.layout.groups[self.machine.group].arms)) if a != arm]
+        others = [a for a in range(self.machine.layout.arm_counts[self.subject]) if a != arm]
         return int(self.rng.choice(others)) if others else arm
 
 
@@ -344,7 +421,7 @@ class Collude(Attack, name="collude"):
     """All liars of the group vote for the same wrong arm, the second best, and praise it."""
 
     def arm(self, arm: int) -> int:
-        j = self.machine.group
+        j = self.subject
         ranked = sorted(range(self.world.problem.layout.arm_counts[j]), key=lambda a: -self.world.mean(j, a))
         return ranked[1] if len(ranked) > 1 else arm
 
@@ -363,21 +440,21 @@ class Bury(Attack, name="bury"):
     """In the best group: says that the best arm never pays."""
 
     def mean(self, arm: int, mean: float) -> float:
-        return 0.0 if (self.machine.group, arm) == self.world.best else mean
+        return 0.0 if (self.subject, arm) == self.world.best else mean
 
 
 class Extreme(Attack, name="extreme"):
     """Says that the best arm never pays and every other arm always does."""
 
     def mean(self, arm: int, mean: float) -> float:
-        return 0.0 if (self.machine.group, arm) == self.world.best else 1.0
+        return 0.0 if (self.subject, arm) == self.world.best else 1.0
 
 
 class Inflate(Attack, name="inflate"):
     """Claims the largest mean that an honest client of its group has: no trimming takes that out."""
 
     def mean(self, arm: int, mean: float) -> float:
-        seen = [observed(m, arm) for m in self.world.honest(self.machine.group)]
+        seen = [observed(m, arm) for m in self.world.honest(self.subject)]
         return max([x for x in seen if x is not None], default=mean)
 
 
@@ -385,7 +462,7 @@ class Deflate(Attack, name="deflate"):
     """Claims the smallest mean that an honest client of its group has."""
 
     def mean(self, arm: int, mean: float) -> float:
-        seen = [observed(m, arm) for m in self.world.honest(self.machine.group)]
+        seen = [observed(m, arm) for m in self.world.honest(self.subject)]
         return min([x for x in seen if x is not None], default=mean)
 
 
@@ -416,16 +493,19 @@ class NegativeCount(Attack, name="negative-count"):
 class NotANumber(Attack, name="not-a-number"):
     """Claims a mean that is no number (for 0/1 rewards: more ones than pulls)."""
 
+    @property
+    def _binary(self) -> bool:
+        if isinstance(self.machine, Peer):
+            return False
+        binary: bool = self.machine.layout.groups[self.machine.group].binary
+        return binary or isinstance(self.machine, pooled.Client)
+
     def mean(self, arm: int, mean: float) -> float:
-        binary = self.machine.layout.groups[self.machine.group].binary or isinstance(
-            self.machine, pooled.Client
-        )
+        binary = self._binary
         return mean if binary or self.turn else float("nan")
 
     def words(self, payload: bytes) -> list[bytes]:
-        binary = self.machine.layout.groups[self.machine.group].binary or isinstance(
-            self.machine, pooled.Client
-        )
+        binary = self._binary
         return (
             [payload[: len(payload) // 2] + b"\xff" * (len(payload) - len(payload) // 2)]
             if binary
@@ -437,7 +517,7 @@ class Widen(Attack, name="widen"):
     """Claims as few pulls as are believed, so that its interval stays wide (pooled: all arms are alike)."""
 
     def count(self, count: int) -> int:
-        if isinstance(self.machine, pooled.Client):
+        if isinstance(self.machine, pooled.Client | Peer):
             return count
         least: int = self.machine.phase1.least
         return min(count, least + self.turn)
@@ -461,10 +541,19 @@ class Replay(Attack, name="replay"):
 
 
 class Equivocate(Attack, name="equivocate"):
-    """Says one thing and then another in the same round."""
+    """Says one thing and then another in the same round; a peer tells each neighbour another story."""
 
     def words(self, payload: bytes) -> list[bytes]:
         return [payload, payload[:-1] + bytes([payload[-1] ^ 0x80])]
+
+    def words_for(self, place: int, payload: bytes) -> list[bytes]:
+        counts, exchange = self.machine.layout.arm_counts, self.machine.options.exchange
+        message = decode_claim(payload, counts, exchange)
+        if isinstance(message, Conclusion):
+            return [Conclusion(place % len(counts), 0).encode(counts, exchange)[0]]
+        value = (place % 5) / 4.0
+        claim = Claim(message.group, place % counts[message.group], mean=value, lower=value, upper=value)
+        return [claim.encode(counts, exchange)[0]]
 
 
 class Early(Attack, name="early"):
@@ -475,12 +564,34 @@ class Early(Attack, name="early"):
         if isinstance(machine, pooled.Client):
             n = machine.looks.size(machine.looks.quiet)
             return [encode_sums(Sums(0, (n,) * len(machine.arms)), machine.wire, n)[0]]
+        if isinstance(machine, Peer):
+            exchange = machine.options.exchange
+            claim = Claim(machine.group, 0, mean=1.0, lower=0.99, upper=1.0)
+            return [claim.encode(machine.layout.arm_counts, exchange)[0]]
         if not isinstance(machine, fedsel.Client):
             return []
         report = Report(0, machine.phase1.least, 1.0)
         if isinstance(machine, robust.Client):
             return [encode_grouped(report, machine.wire, machine.group)[0]]
         return [report.encode(machine.wire, machine.group)[0]]
+
+
+class Forge(Attack, name="forge"):
+    """Speaks for every arm-set before anybody has a say, and (peers) announces a verdict of its own."""
+
+    def begins(self) -> list[bytes]:
+        machine = self.machine
+        if not isinstance(machine, Peer):
+            return Early.begins(self)  # type: ignore[arg-type]
+        counts, exchange = machine.layout.arm_counts, machine.options.exchange
+        best, said = self.world.best, []
+        for j, arms in enumerate(counts):
+            arm = (best[1] + 1) % arms if j == best[0] else 0
+            high = float(j != best[0])
+            claim = Claim(j, arm, mean=high, lower=0.98 * high, upper=0.98 * high + 0.02)
+            said.append(claim.encode(counts, exchange)[0])
+        other = (best[0] + 1) % len(counts)
+        return [*said, Conclusion(other, 0).encode(counts, exchange)[0]] if exchange == "intervals" else said
 
 
 class Sleeper(Attack, name="sleeper"):
@@ -503,21 +614,21 @@ class Adaptive(Attack, name="adaptive"):
     waits: ClassVar[bool] = True
 
     def mean(self, arm: int, mean: float) -> float:
-        machines = self.world.honest(self.machine.group)
+        machines = self.world.honest(self.subject)
         seen = [x for m in machines if (x := observed(m, arm)) is not None]
         values = sorted(
             {min(max(x + step, 0.0), 1.0) for x in (0.0, 1.0, *seen) for step in (-0.01, 0.0, 0.01)}
         )
-        down = (self.machine.group, arm) == self.world.best
+        down = (self.subject, arm) == self.world.best
         return min(values, key=lambda value: self._effect(arm, value, seen) * (1 if down else -1))
 
     def _effect(self, arm: int, value: float, seen: list[float]) -> float:
-        liars = sum(m.group == self.machine.group and m.name in self.world.liars for m in self.world.machines)
+        liars = sum(m.group == self.subject and m.name in self.world.liars for m in self.world.machines)
         f = self.world.options.byzantine
         means = np.array(seen + [value] * liars)
         if isinstance(self.machine, pooled.Client):
             return float(np.sort(means)[f : len(means) - f].mean()) if len(means) > 2 * f else value
-        alpha = np.array([float(self.machine.radius.alpha(self.machine.count))] * len(means))
+        alpha = np.array([float(self.machine.radius.alpha(max(self.machine.count, 1)))] * len(means))
         lower, upper = decide.trim(*decide.interval(means, alpha), np.ones(len(means), dtype=bool), f)
         return float(lower + upper)
 
@@ -526,15 +637,15 @@ def recruit(
     problem: Problem, options: Any, machines: list[Any], adversaries: Sequence[Adversary], seed: int
 ) -> None:
     """Put the liars in the places of the honest machines that they are made of."""
-    world = World(problem, options, machines)
+    liars = check_adversaries(problem.layout, adversaries)
+    world = World(problem, options, machines, set(liars))
     places = {machine.name: i for i, machine in enumerate(machines)}
-    for adversary in adversaries:
-        for name in adversary.names(problem.layout):
-            if name in world.liars:
-                raise InputError(
-                    f'client "{name}" has two attacks', where="[[adversary]]", expected="one each"
-                )
-            world.liars.add(name)
-            i = places[name]
-            rng = stream(seed, i, 2**31)
-            machines[i] = ATTACKS[adversary.attack](machines[i], world, rng, **adversary.options)
+    for name, adversary in liars.items():
+        i = places[name]
+        if isinstance(machines[i], fisher.Client):
+            raise InputError(
+                "fisher trusts the one client of a group, and its lies are not simulated",
+                fix="Give the group several clients (with byzantine = 0 it trusts them, too)",
+            )
+        rng = stream(seed, i, 2**31)
+        machines[i] = ATTACKS[adversary.attack](machines[i], world, rng, **adversary.options)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bestarm.adversary import Adversary
+from bestarm.adversary import Adversary, check_adversaries
 from bestarm.errors import InputError
 from bestarm.network import Network
 from bestarm.problem import Layout, Problem
@@ -88,14 +88,16 @@ def _check(record: Record) -> Iterator[str]:
         context = (server,)
     local = record.verdict.certificate.get("local")
     if local is None:
-        if record.pulls is not None or record.good_event is not None:
-            yield "pulls and good_event are claimed, but the clients' part that would show them is missing"
+        if record.pulls is not None or record.good_event is not None or record.adversaries:
+            yield "pulls, good_event or liars are claimed, but the clients' part that shows them is missing"
         return
     if set(local) != set(layout.clients):
         yield "the clients' part does not name the clients of the layout"
         return
-    liars = {name for adversary in record.adversaries for name in adversary["clients"]}
-    if liars != {name for name, part in local.items() if "attack" in part}:
+    liars = check_adversaries(layout, [Adversary(**keys) for keys in record.adversaries])
+    if {name: adversary.attack for name, adversary in liars.items()} != {
+        name: part["attack"] for name, part in local.items() if "attack" in part
+    }:
         yield "the clients that lied are not those that the record names"
     for name, part in local.items():
         if name not in liars:
@@ -132,6 +134,11 @@ def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
         match event:
             case ["received", sender, data]:
                 server.handle(Received(sender, bytes.fromhex(data)))
+            case ["oversized", sender, size]:
+                server.handle(Received(sender, bytes(size)))
+            case ["ignored", times, size]:
+                for k in range(times):
+                    server.handle(Received("", bytes(size if k == 0 else 0)))
             case ["patience", k]:
                 server.handle(PatienceOver(k))
             case ["stop", reason]:

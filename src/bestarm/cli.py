@@ -7,10 +7,12 @@ import errno
 import inspect
 import io
 import json
+import math
 import os
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,7 +25,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from bestarm import audit
+from bestarm import audit, topology
 from bestarm.errors import InputError
 from bestarm.protocol import METHODS
 from bestarm.protocol.verdict import REASONS
@@ -47,6 +49,9 @@ MethodOption = Annotated[
     typer.Option(
         "--method", help=f"one of: {', '.join(METHODS)} [default: the scenario's, or {DEFAULT_METHOD}]"
     ),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="run on a network that can't bear its liars all the same")
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 
@@ -148,6 +153,7 @@ def run(
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE.png", help="save a picture of the intervals here (.png, .svg, .pdf)"),
     ] = None,
+    force: Force = False,
     as_json: Json = False,
     **options: Any,
 ) -> int:
@@ -165,7 +171,7 @@ def run(
     code = OK
     try:
         with _progress(quiet=as_json) as watch:
-            record = identify(loaded, method, seed=seed, watch=watch, **chosen)
+            record = identify(loaded, method, seed=seed, force=force, watch=watch, **chosen)
         if record.verdict.status == "undecided":
             code = UNDECIDED
     except Interrupted as stopped:
@@ -219,6 +225,7 @@ def study(
         Optional[str],  # noqa: UP045
         typer.Option(metavar="ADDRESS", help="run on the Dask cluster whose scheduler is there"),
     ] = None,
+    force: Force = False,
     as_json: Json = False,
     **options: Any,
 ) -> int:
@@ -245,6 +252,7 @@ def study(
                 workers=workers,
                 out=save,
                 resume=resume,
+                force=force,
                 watch=watch,
                 **chosen,
             )
@@ -406,8 +414,7 @@ def show(record: Record) -> None:
         out.print(f"Still in the race: {', '.join(names[:8])}{more}.")
         if verdict.gap is not None:
             out.print(f"The leading one is at most {verdict.gap:.4g} from the best.")
-    for fault in record.proven_faulty:
-        text = f"Proven faulty: {fault['client']} in round {fault['round']}: {fault['reason']}."
+    for text in dict.fromkeys(_fault(fault) for fault in record.proven_faulty):
         out.print(escape(text), style="red")
     for warning in record.warnings:
         text = f"Group {warning['group']}, round {warning['round']}: {warning['text']}."
@@ -425,15 +432,40 @@ def show(record: Record) -> None:
     phases = ("Phase I", "Phase II") if phased else ("quiet looks", "the others")
     if phased:
         rounds += f" (the Phase I reports, and {max(record.rounds - 1, 0)} of Phase II)"
-    out.print(rounds)
+    if record.peers is None:
+        out.print(rounds)
+    else:
+        _show_peers(record)
     if record.pulls is not None:
         p = record.pulls
         out.print(
             f"{p.total:,} pulls ({p.phase1:,} in {phases[0]}, {p.phase2:,} in {phases[1]}), "
             f"at most {p.max_per_client:,} by one client"
         )
-    out.print(f"{record.bits.up:,} bits up, {record.bits.down:,} bits down")
+    if record.peers is None:
+        out.print(f"{record.bits.up:,} bits up, {record.bits.down:,} bits down")
+    else:
+        out.print(f"{record.bits.up:,} bits along all edges")
     out.print(f"method {record.method}, seed {record.seed}", style="dim")
+
+
+def _fault(fault: dict[str, Any]) -> str:
+    if "by" in fault:  # in a network each neighbour finds it out for itself
+        return f"Proven faulty: {fault['client']}: {fault['reason']}."
+    return f"Proven faulty: {fault['client']} in round {fault['round']}: {fault['reason']}."
+
+
+def _show_peers(record: Record) -> None:
+    verdicts = record.peers or {}
+    found = Counter(verdict.arm or f"undecided ({verdict.reason})" for verdict in verdicts.values())
+    for answer, count in found.most_common():
+        out.print(escape(f"{count} of {len(verdicts)} honest peers: {answer}"))
+    if record.options["exchange"] == "means" and record.verdict.status == "identified":
+        out.print(
+            "That holds if no arm-set's own gap exceeds its gap to the best arm-set's (σ ≤ 1), which means "
+            'alone don\'t show; exchange = "intervals" needs no such premise.',
+            style="yellow",
+        )
 
 
 def _show_groups(record: Record) -> None:
@@ -538,6 +570,119 @@ def _refusal(scenario: Scenario) -> str | None:
     except InputError as error:
         return str(error)
     return None
+
+
+@app.command()
+def network(
+    graph: Annotated[
+        Path, typer.Argument(metavar="GRAPH", help="GraphML, edge list, adjacency CSV, or SCENARIO.toml")
+    ],
+    groups: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="A=1,2;B=3,4", help="the nodes of each group [default: the scenario's]"),
+    ] = None,
+    byzantine: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=0, help="fail (exit code 4) unless it bears so many liars around each client"),
+    ] = None,
+    exchange: Annotated[str, typer.Option(help="the protocol: means (3f+1) or intervals (2f+1)")] = "means",
+    plot: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE.svg", help="draw it, with the weak part marked (.png, .svg, .pdf)"),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Say how many liars a network bears, where it is weak, and which edges would help."""
+    made, by_group = _read_network(graph, groups)
+    if plot is not None:
+        _check_folder(plot)
+        from bestarm.report import plots
+
+        plots.check_format(plot)
+    found = {name: topology.strong_robustness(made, nodes) for name, nodes in by_group.items()}
+    weakest = min(found, key=lambda name: found[name][0])
+    r, witness = found[weakest]
+    borne = {kind: topology.tolerance(made, by_group, kind) for kind in topology.SHARES}
+    if exchange not in borne:
+        raise InputError(f'exchange = "{exchange}"', expected=" or ".join(borne))
+    try:
+        more: list[tuple[Any, Any]] | None = topology.weak_points(made, by_group, exchange)
+        remedy = None
+    except InputError as error:
+        more, remedy = None, str(error)
+    facts = {
+        "nodes": made.n,
+        "edges": len(made.targets),
+        "robustness": {name: None if value[0] == math.inf else value[0] for name, value in found.items()},
+        "tolerance": borne,
+        "weakest": weakest,
+        "witness": sorted(witness, key=str),
+        "add": more,
+    }
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        _show_network(facts, r, exchange, remedy)
+    if plot is not None:
+        plots.save(plots.network(made, by_group, witness), str(plot))
+        if not as_json:
+            out.print(f"picture: {escape(str(plot))}")
+    return NOT_VERIFIED if byzantine is not None and borne[exchange] < byzantine else OK
+
+
+def _read_network(path: Path, groups: str | None) -> tuple[topology.Graph, dict[str, list[Any]]]:
+    if path.suffix == ".toml":
+        loaded = load(path)
+        if loaded.network is None:
+            raise InputError("the scenario has no [network]", where=str(path))
+        return loaded.network.graph, loaded.network.groups(loaded.problem.layout)
+    made = topology.Graph.read(path)
+    if groups is None:
+        raise InputError(
+            "a graph does not say which nodes belong together", expected='--groups "A=1,2;B=3,4"'
+        )
+    by_group: dict[str, list[Any]] = {}
+    for part in groups.split(";"):
+        name, equals, members = part.partition("=")
+        nodes = [node.strip() for node in members.split(",") if node.strip()]
+        if not equals or not name.strip() or not nodes or name.strip() in by_group:
+            raise InputError(f'--groups "{part}" can\'t be read', expected='"A=1,2;B=3,4", each group once')
+        if made.names is None:
+            nodes = [int(node) if node.isdigit() else node for node in nodes]  # type: ignore[misc]
+        by_group[name.strip()] = nodes
+    topology.members(made, by_group)  # checks them
+    return made, by_group
+
+
+def _show_network(facts: dict[str, Any], r: float, exchange: str, remedy: str | None) -> None:
+    out.print(f"{facts['nodes']:,} nodes, {facts['edges']:,} edges")
+    for kind, f in facts["tolerance"].items():
+        text = "no run at all: something never gets around" if f < 0 else f"{f} liars around each client"
+        out.print(f'exchange = "{kind}": bears [bold]{text}[/]')
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for title in ("group", "strongly r-robust"):
+        table.add_column(title)
+    ranked = sorted(facts["robustness"].items(), key=lambda at: math.inf if at[1] is None else at[1])
+    for name, value in ranked[:MOST_ROWS]:
+        table.add_row(escape(name), "any r" if value is None else f"r = {value:g}")
+    out.print(table)
+    if facts["witness"]:
+        names = [str(node) for node in facts["witness"]]
+        more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+        out.print(
+            escape(f"Weakest: group {facts['weakest']}. Its word reaches no more than {r:g} times into: ")
+            + escape(", ".join(names[:12]) + more)
+        )
+    if facts["add"]:
+        edges = ", ".join(f"{u}→{v}" for u, v in facts["add"][:12])
+        rest = " …" if len(facts["add"]) > 12 else ""
+        out.print(
+            escape(f"To bear one more (exchange {exchange}) add {len(facts['add'])} edges: {edges}{rest}"),
+            soft_wrap=True,
+        )
+        out.print("Found by a greedy search: fewer might do.", style="dim")
+    elif remedy:
+        out.print(escape(remedy), soft_wrap=True)
 
 
 @app.command()

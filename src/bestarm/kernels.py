@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.adversary import Adversary
+from bestarm.adversary import Adversary, check_adversaries, target
 from bestarm.confidence import MAX_COUNT, Radius, radius
 from bestarm.problem import Layout, Problem
 from bestarm.protocol import decide, fedsel, method_for
@@ -400,7 +400,7 @@ def _columns(
         "pulls_total": per_client.sum(axis=1),
         "pulls_phase1": pulls1.sum(axis=1),
         "pulls_phase2": pulls2.sum(axis=1),
-        "pulls_max": per_client.max(axis=1),
+        "pulls_max": per_client.max(axis=1, initial=0),
         "bits_up": bits_up,
         "bits_down": bits_down,
         "reason": np.array([REASONS.get(int(code)) for code in outcome], dtype=object),
@@ -546,7 +546,8 @@ def pooled(
     starts = np.cumsum([0, *layout.arm_counts])
     members = [np.flatnonzero(group == j) for j in range(len(layout.groups))]
     owned = [slice(int(a), int(b)) for a, b in itertools.pairwise(starts)]
-    best = next((k for k in range(pool.arms) if layout.arm(*_place(starts, k)) == problem.best), None)
+    home, buried = target(problem)
+    best = int(starts[home]) + buried  # what the liars bury, and the proof is about
     honest = [
         [i for i in mine if i not in liars][: len(mine) - options.byzantine] for mine in members
     ]  # of the proof
@@ -586,8 +587,8 @@ def pooled(
         said = sums[live]
         for i in liars:
             said[:, i] = n
-            if best is not None and owned[group[i]].start <= best < owned[group[i]].stop:
-                said[:, i, best - owned[group[i]].start] = 0
+            if group[i] == home:
+                said[:, i, buried] = 0
         coins, level = pool.coins(look), pool.level(look)
         low = np.zeros((len(live), pool.arms), dtype=np.int64)
         small, large = low.copy(), low.copy()  # least and largest sums of h honest clients
@@ -596,14 +597,13 @@ def pooled(
             low[:, own], _ = decide.pool(said[:, members[j], :k], everyone, n, options.byzantine)
             ranked = np.sort(sums[live][:, honest[j], :k], axis=1)
             small[:, own] = ranked[:, : pool.kept[j]].sum(axis=1)
-            large[:, own] = ranked[:, len(honest[j]) - pool.kept[j] :].sum(axis=1)
-        if best is not None:
-            home, rivals = pool.group[best], race[live].copy()
-            rivals[:, best] = False
-            bad = decide.loses(
-                small[:, best, None], large, coins[home], level[home, pool.group], coins[pool.group]
-            )
-            good[live] &= ~(race[live, best] & (bad & rivals).any(axis=1))
+            large[:, own] = ranked[:, ::-1][:, : pool.kept[j]].sum(axis=1)
+        rivals = race[live].copy()
+        rivals[:, best] = False
+        bad = decide.loses(
+            small[:, best, None], large, coins[home], level[home, pool.group], coins[pool.group]
+        )
+        good[live] &= ~(race[live, best] & (bad & rivals).any(axis=1))
         race[live] &= ~decide.pooled_losers(low, low, race[live], pool.group, coins, level)
         rounds[live] += 1
         left = race[live].sum(axis=1)
@@ -618,19 +618,14 @@ def pooled(
         live = live[code == decide.GO_ON]
         bits_down[live] += 1 + pool.arms
         look += 1
-    known = arms.known and best is not None
+    enough = all(len(mine) >= size - options.byzantine for mine, size in zip(honest, pool.sizes, strict=True))
+    known = arms.known and problem.best is not None and enough
     events = good.astype(object) if known else np.full(trials, None, dtype=object)
     picked = winner - starts[pool.group[winner]]
-    truthful = np.array([i for i in range(clients) if i not in liars])
+    truthful = np.array([i for i in range(clients) if i not in liars], dtype=np.int64)
     first = np.minimum(quiet_pulls, pulls)[:, truthful]
     columns = (pool.group[winner], picked, events, rounds, first, pulls[:, truthful] - first)
     return _columns(layout, outcome, *columns, bits_up, bits_down), script
-
-
-def _place(starts: NDArray[Any], arm: int) -> tuple[int, int]:
-    """The group of an arm, and its number there."""
-    j = int(np.searchsorted(starts, arm, side="right")) - 1
-    return j, arm - int(starts[j])
 
 
 def can_pooled(problem: Problem, options: fisher_machine.Options) -> bool:
@@ -655,7 +650,7 @@ def kernel_for(
     if method_for(method, problem.layout).server is PoolServer:
         if not can_pooled(problem, options) or any(a.attack != "extreme" for a in adversaries):
             return None
-        names = {name for adversary in adversaries for name in adversary.names(problem.layout)}
+        names = check_adversaries(problem.layout, adversaries)
         liars = tuple(i for i, name in enumerate(problem.layout.clients) if name in names)
         return functools.partial(pooled, liars=liars)
     kernel, can = KERNELS.get(method, (None, lambda *_: False))

@@ -7,6 +7,7 @@ a problem, and the keys for a run.
 from __future__ import annotations
 
 import csv
+import inspect
 import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,19 +15,28 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bestarm.adversary import Adversary
+from bestarm.adversary import ATTACKS, Adversary
 from bestarm.errors import InputError, nearest, shorten
 from bestarm.network import Network
 from bestarm.problem import Group, Layout, Problem
 from bestarm.protocol import METHODS
 from bestarm.protocol.options import make
 from bestarm.rewards import Recording, RewardModel, Scale, tabulate
+from bestarm.topology import Graph, circulant, clique_tree, complete, geometric, preferential
 
 # Problems that a name and its parameters describe.
 FAMILIES: dict[str, Callable[..., Problem]] = {"paper": Problem.paper_instance}
 
 RUN_KEYS = ("method", "goal", "seed", "family", "sigma")
-TABLES = ("group", "data", "adversary")
+TABLES = ("group", "data", "adversary", "network")
+NETWORK_KEYS = ("delay", "loss", "start", "crashes", "placement", "attack")
+GENERATORS: dict[str, Callable[..., Graph]] = {
+    "complete": complete,
+    "circulant": circulant,
+    "geometric": geometric,
+    "preferential": preferential,
+    "clique_tree": clique_tree,
+}
 ADVERSARY_KEYS = ("group", "clients", "attack", "options")
 GROUP_KEYS = ("name", "clients", "arms", "bounds")
 DATA_KEYS = (
@@ -104,7 +114,70 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
     made = FAMILIES[family] if family else None
     problem = _problem(keys, folder)
     adversaries = tuple(_adversaries(keys.get("adversary", []), problem))
-    return Scenario(problem, method, seed, options, adversaries, family=made)
+    network = _network(keys["network"], problem, folder) if "network" in keys else None
+    return Scenario(problem, method, seed, options, adversaries, network, made)
+
+
+def _network(table: Any, problem: Problem, folder: Path) -> Network:
+    """The [network] table: a file, a list of edges, or a generator with its options."""
+    where = "[network]"
+    if not isinstance(table, Mapping):
+        raise InputError(f"network = {shorten(table)} is not a table", expected="[network] with its keys")
+    given = [key for key in ("file", "edges", "generator") if key in table]
+    if len(given) != 1:
+        raise InputError(
+            "it is not clear what the network is", where=where, expected="one of: file, edges, generator"
+        )
+    own = {"generator": _generator_keys(table, where)}.get(given[0], ())
+    known = (*given, *own, *NETWORK_KEYS, *(["undirected"] if given == ["edges"] else []))
+    for key in table:
+        if key not in known:
+            raise InputError(
+                f'key "{key}" = {shorten(table[key])} is unknown', where=where, fix=nearest(key, known)
+            )
+    try:
+        if "file" in table:
+            graph = Graph.read(folder / str(table["file"]))
+        elif "generator" in table:
+            graph = GENERATORS[table["generator"]](**{key: table[key] for key in own if key in table})
+        else:
+            graph = _edges(table, problem)
+        network = Network(graph, **{key: table[key] for key in NETWORK_KEYS if key in table})
+        network.nodes(problem.layout)
+        if network.attack not in ATTACKS:
+            raise InputError(
+                f"attack = {shorten(network.attack)} is unknown", fix=nearest(str(network.attack), ATTACKS)
+            )
+    except InputError as error:
+        raise error.at(where) from None
+    except TypeError as error:
+        raise InputError(f"these values can't be used: {error}", where=where) from None
+    return network
+
+
+def _generator_keys(table: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    name = table.get("generator")
+    if name is None:
+        return ()
+    if not isinstance(name, str) or name not in GENERATORS:
+        raise InputError(
+            f"generator = {shorten(name)} is unknown", where=where, fix=nearest(str(name), GENERATORS)
+        )
+    return tuple(inspect.signature(GENERATORS[name]).parameters)
+
+
+def _edges(table: Mapping[str, Any], problem: Problem) -> Graph:
+    """Edges between clients, by name."""
+    clients = problem.layout.clients
+    place = {name: k for k, name in enumerate(clients)}
+    pairs = []
+    for edge in table["edges"] if isinstance(table["edges"], list) else [table["edges"]]:
+        if not isinstance(edge, list) or len(edge) != 2 or not all(end in place for end in edge):
+            raise InputError(f"edge {shorten(edge)}", expected='["from", "to"], two names of clients')
+        pairs.append((place[edge[0]], place[edge[1]]))
+    return Graph.from_edges(
+        len(clients), pairs, names=clients, undirected=bool(table.get("undirected", False))
+    )
 
 
 def _adversaries(tables: Any, problem: Problem) -> Iterator[Adversary]:

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.adversary import Adversary
+from bestarm.adversary import Adversary, check_adversaries
 from bestarm.errors import InputError, nearest, shorten
 from bestarm.kernels import Columns, Script, kernel_for
 from bestarm.network import Network
@@ -488,8 +488,7 @@ def _cells(
             for adversary in adversaries
         )
         ready = prepare(base, keys.get("method", method), rest)
-        for adversary in liars:
-            adversary.names(ready[0].layout)  # checks it
+        check_adversaries(ready[0].layout, liars)
         yield Cell(keys, *ready, liars, check_network(*ready, network, force))
 
 

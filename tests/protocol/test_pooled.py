@@ -17,7 +17,7 @@ from bestarm.protocol import decide
 from bestarm.protocol.fisher import Options
 from bestarm.protocol.machine import PatienceOver, Received, Send, Start
 from bestarm.protocol.messages import Sums, encode_sums
-from bestarm.protocol.pooled import Server
+from bestarm.protocol.pooled import Pool, Server
 from stats import rate_exceeds
 
 
@@ -75,18 +75,17 @@ def test_an_elimination_is_a_p_value_that_can_be_recomputed():
 
 
 def test_missing_sums_are_filled_against_rejection():
-    """Two of three have spoken, so clearly that the arm goes; with the fill of the third it stays."""
-    server = made()
-    for name in ("g1-1", "g1-2"):
-        say(server, name, 32, 0)
-    for name in ("g2-1", "g2-2"):
-        say(server, name, 16, 16)
+    """What two of three said would drop the arm; with the third still to come it stays."""
+    server = made(clients=2, f=0, n0=16)
+    say(server, "g1-1", 16, 0)
     low, high = server._pooled(0)
-    assert (low.tolist(), high.tolist()) == ([32, 0, 16, 16], [32, 0, 16, 16])
-    alone = made(clients=2, f=0)
-    say(alone, "g1-1", 32, 0)
-    low, high = alone._pooled(0)
-    assert (low.tolist()[:2], high.tolist()[:2]) == ([32, 0], [64, 32])
+    assert (low[:2].tolist(), high[:2].tolist()) == ([16, 0], [32, 16])
+    coins, level = server.pool.coins(0), server.pool.level(0)
+    so_far = np.array([16, 0, 16, 16])
+    lost = decide.pooled_losers(so_far, so_far, server.race, server.pool.group, coins // 2, level)
+    assert lost.tolist() == [False, True, False, False]
+    server._test(0)
+    assert server.race.all()
 
 
 def test_it_goes_on_after_g_minus_f_replies_once_patience_is_over():
@@ -110,6 +109,7 @@ def test_a_late_reply_is_used_at_its_own_look():
     assert server.race.tolist() == [True, False, False, False]
     assert server.verdict.arm == "g1/a1"
     assert {row["look"] for row in server.exits} == {0}
+    assert server.verdict.mean == 1.0  # of look 0: at look 1 nothing is known
 
 
 def test_sums_must_follow_each_other():
@@ -235,18 +235,18 @@ def test_the_error_rate_is_at_most_delta_under_the_extreme_liar(means, size, f):
 
 
 def test_without_the_price_of_subsets_the_extreme_liar_breaks_delta(monkeypatch):
-    """So the test above bites: at level x_r alone the best arm is lost far more often than δ."""
-    from bestarm.protocol.pooled import Pool
-
-    monkeypatch.setattr(Pool, "level", lambda self, look: 0.45 + 0 * self.price)
-    problem = Problem.bernoulli([[0.5, 0.5], [0.502, 0.5]], clients=3)
-    liars = [Adversary(g, "extreme") for g in ("g1", "g2")]
+    """So the test above bites. With 15 clients and f = 7 the test rests on one client of 15, which the liars
+    choose; without the price of choosing (6,435² ways) the best arm is lost far more often than δ.
+    """
+    monkeypatch.setattr(Pool, "level", lambda self, look: self.looks.level(look) + 0 * self.price)
+    problem = Problem.bernoulli([[0.5], [0.502]], clients=15)
+    liars = [Adversary(g, "extreme", 7) for g in ("g1", "g2")]
     trials = ba.study(
-        problem, "fisher", trials=2_000, seed=11, delta=0.1, byzantine=1, n0=16, q=2.0, max_rounds=12,
+        problem, "fisher", trials=1_000, seed=11, delta=0.1, byzantine=7, n0=16, q=2.0, max_rounds=12,
         adversaries=liars, workers=1,
     )  # fmt: skip
     wrong = (trials["status"] == "identified") & (trials["correct"] == False)  # noqa: E712
-    assert rate_exceeds(int(wrong.sum()), 2_000, 0.1)
+    assert rate_exceeds(int(wrong.sum()), 1_000, 0.1)
 
 
 def test_more_honest_clients_save_pulls_per_client():
@@ -262,8 +262,94 @@ def test_more_honest_clients_save_pulls_per_client():
         assert trials["correct"].all()
 
 
-def test_p_rises_when_a_reply_is_missing():
-    """The reason why a look may be tested again: filling only ever raises p."""
-    full = fisher_pvalue(10 + 20, 60 + 61, 128, 128)
-    missing = fisher_pvalue(10 + 64, 60 + 0, 128, 128)
-    assert missing > full
+@given(st.data())
+def test_p_only_falls_as_replies_come_in(data):
+    """The reason why a look may be tested again: filling raises the arm's sum and lowers its rival's."""
+    f, size, n = 1, 4, 30
+    sums = np.array(data.draw(st.lists(st.integers(0, n), min_size=2 * size, max_size=2 * size)))
+    sums = sums.reshape(size, 2)
+    known = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    more = known | np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    p = []
+    for here in (known, more):
+        low, high = decide.pool(sums, here[:, None], n, f)
+        p.append(fisher_pvalue(high[0], low[1], 2 * n))
+    assert p[1] <= p[0] * (1 + 1e-12)
+
+
+def test_a_convicted_client_s_reply_does_not_count_as_one():
+    server = made(clients=5, f=2)
+    for name in ("g1-1", "g1-2", "g1-3", "g2-1", "g2-2", "g2-3"):
+        say(server, name, 20, 18)
+    server.handle(Received("g1-3", b"\xff"))
+    server.handle(PatienceOver(0))
+    assert server.round == 0  # two replies of g1 are left, and it takes three
+    say(server, "g1-4", 20, 18)
+    assert server.round == 1
+
+
+def test_nothing_may_follow_a_stop():
+    server = made(budget=10**6)
+    server.handle(Received("g1-1", b"\x80"))
+    say(server, "g1-1", 20, 18)
+    assert server.faulty[0]["client"] == "g1-1"
+
+
+def test_a_late_look_is_tested_at_its_own_level():
+    """Sums that would pass at the level of the newest look, and do not at that of their own."""
+    server = made(clients=1, f=0, means=((0.9, 0.1), (0.6, 0.2)), n0=64)
+    looks = [server.looks.level(0), server.looks.level(server.looks.early + 3)]
+    assert looks[1] < looks[0] / 5
+    seen = []
+    for look in (0, server.looks.early + 3):
+        level = server.pool.level(look)
+        a = next(a for a in range(64) if not decide.loses(a, 50, 64, level[0, 0]))
+        seen.append(a)
+    assert seen[0] > seen[1]
+    server.look, server.history = server.looks.early + 3, [{"look": server.looks.early + 2}]
+    server.asked[server.look] = server.race.copy()
+    server.sums[0] = np.full((2, 4), -1, dtype=np.int64)
+    server.sums[0][0] = [50, seen[0] - 1, -1, -1]
+    server._test(0)
+    assert server.race.tolist() == [True, False, True, True]
+
+
+def test_the_epsilon_statement_pays_for_subsets_and_fills_against_itself():
+    server = made(clients=5, f=1, epsilon=0.2)
+    pool = server.pool
+    np.testing.assert_allclose(pool.interval_level(0), [server.looks.interval_level(0) / 4] * 2)
+    low, high = np.array([60, 10, 50, 10]), np.array([90, 40, 80, 40])
+    first, short = pool.shortfall(0, low, high, np.ones(4, dtype=bool))
+    from bestarm.exact import clopper_pearson
+
+    level, coins = server.looks.interval_level(0) / 4, 3 * 32
+    assert first == 0
+    assert short == pytest.approx(
+        float(clopper_pearson(80, coins, level)[1] - clopper_pearson(60, coins, level)[0])
+    )
+
+
+def test_groups_with_too_many_subsets_are_refused():
+    with pytest.raises(InputError, match="no test could pay"):
+        ba.identify(Problem.bernoulli([[0.5, 0.4]], clients=2000), "fisher", byzantine=700)
+
+
+@pytest.mark.parametrize("liars", [3, 5])
+def test_the_kernel_bears_more_liars_than_f_and_ties(liars):
+    problem = Problem.bernoulli([[0.5, 0.5], [0.1]], clients=5)
+    named = [Adversary(g, "extreme", liars) for g in ("g1", "g2")]
+    trials = ba.study(
+        problem,
+        "fisher",
+        trials=3,
+        seed=7,
+        delta=0.1,
+        byzantine=2,
+        max_rounds=4,
+        adversaries=named,
+        workers=1,
+    )
+    assert all(event is None for event in trials["good_event"])
+    for i in range(3):
+        record = trials.record(i)
+        assert (record.rounds, record.bits.up) == (trials["rounds"][i], trials["bits_up"][i])

@@ -98,9 +98,11 @@ def test_a_proven_liar_leaves_with_its_stale_interval():
     assert (members.tolist(), faults) == ([True, False, True], 0)
 
 
-def test_a_second_vote_is_proof_of_fault():
+def test_a_second_different_vote_is_proof_of_fault_and_a_repeated_one_is_not():
     _, _, server = made()
     report(server, "g1-1", arm=0)
+    report(server, "g1-1", arm=0)
+    assert (server.faulty, server.ignored) == ([], 1)
     report(server, "g1-1", arm=1)
     assert server.faulty == [{"client": "g1-1", "round": 0, "reason": "a second vote"}]
 
@@ -132,8 +134,6 @@ def test_trimmed_bounds_are_on_the_safe_side_of_an_honest_one(honest, f, data):
     if len(honest) > f:  # then it lies in their hull
         assert low >= min(x - w for x, w in honest)
         assert high <= max(x + w for x, w in honest)
-    two = decide.trim(lower, upper, np.ones(len(lower), dtype=bool), f, two_sided=True)
-    assert two == ((low, high) if len(intervals) >= 2 * f + 1 else (-np.inf, np.inf))
 
 
 def test_trimming_with_fewer_than_no_faults_knows_nothing():
@@ -386,3 +386,127 @@ def test_every_round_follows_from_the_reports_by_the_paper_s_lines(rules):
         top = max(lower.values())
         active = [j for j in active if top < upper[j]]
     assert active == [0]
+
+
+def test_a_client_at_odds_with_itself_is_out_but_not_proven_faulty():
+    _, _, server = made(period=100_000)
+    for j, mean in ((1, 0.9), (2, 0.85)):
+        for k in (1, 2, 3):
+            report(server, f"g{j}-{k}", mean=mean)
+    reply(server, "g1-1", 0.2, 150_000)
+    assert server.faulty == []
+    assert server._trust(0)[0].tolist() == [False, True, True]
+    assert server._trust(0)[1] == 0
+    assert "contradict" in server.warnings[0]["text"]
+
+
+def test_one_reply_fewer_than_the_honest_clients_is_not_enough():
+    """|C_j| − f replies let a round go on after patience is over, and |C_j| − f − 1 do not."""
+    _, _, server = made(f=2, clients=5)
+    for j in (1, 2):
+        for k in (1, 2, 3, 4, 5):
+            report(server, f"g{j}-{k}", mean=0.9 if j == 1 else 0.85)
+    for j in (1, 2):
+        for k in (1, 2):
+            reply(server, f"g{j}-{k}", 0.9 if j == 1 else 0.85, 50_100)
+    reply(server, "g1-3", 0.9, 50_100)
+    server.handle(PatienceOver(1))
+    assert server.round == 1
+    reply(server, "g2-3", 0.85, 50_100)
+    assert server.round == 2
+
+
+def test_the_paper_s_rules_do_not_hang_on_a_silent_member():
+    _, _, server = made(clients=4, rules="paper")
+    for j in (1, 2):
+        for k in (1, 2, 3):
+            report(server, f"g{j}-{k}", mean=0.9 if j == 1 else 0.85)
+    assert server.round == 1
+    for j in (1, 2):
+        reply(server, f"g{j}-1", 0.9 if j == 1 else 0.85, 50_100)
+    server.handle(PatienceOver(1))
+    assert server.round == 1  # |C̄| − f_j = 2 replies are needed
+    for j in (1, 2):
+        reply(server, f"g{j}-2", 0.9 if j == 1 else 0.85, 50_100)
+    assert server.round == 2
+
+
+def test_a_client_that_has_stopped_is_not_waited_for():
+    _, _, server = made(budget=10**6)
+    for j in (1, 2):
+        for k in (1, 2, 3):
+            report(server, f"g{j}-{k}", mean=0.9 if j == 1 else 0.85)
+    for j in (1, 2):
+        server.handle(Received(f"g{j}-1", b"\xc0"))
+        for k in (2, 3):
+            reply(server, f"g{j}-{k}", 0.9 if j == 1 else 0.85, 50_100)
+    assert server.round == 2  # without patience running out
+
+
+@pytest.mark.parametrize("then", ["vote", "reply", "stop"])
+def test_nothing_may_follow_a_stop(then):
+    _, _, server = made(budget=10**6)
+    if then != "vote":
+        for j in (1, 2):
+            for k in (1, 2, 3):
+                report(server, f"g{j}-{k}", mean=0.9 if j == 1 else 0.85)
+    server.handle(Received("g1-1", b"\xc0"))
+    if then == "vote":
+        report(server, "g1-1")
+    elif then == "reply":
+        reply(server, "g1-1", 0.9, 50_100)
+    else:
+        server.latest[0] = None  # as if something else had come between
+        server.handle(Received("g1-1", b"\xc0"))
+    assert [fault["client"] for fault in server.faulty] == ["g1-1"]
+
+
+def test_a_liar_that_stops_does_not_end_a_run_while_an_honest_client_is_late():
+    _, _, server = made(budget=10**7)
+    for j in (1, 2):
+        report(server, f"g{j}-1", mean=0.9 if j == 1 else 0.85)
+        server.handle(Received(f"g{j}-1", b"\xc0"))
+        report(server, f"g{j}-2", mean=0.9 if j == 1 else 0.85)
+    server.handle(PatienceOver(0))
+    assert server.state == "waiting"
+    assert server.round == 1
+
+
+def test_when_all_that_pull_may_be_liars_the_budget_is_over():
+    """f_j clients that still pull may all be liars: they can't keep a run going."""
+    _, _, server = made(budget=10**7)
+    for j in (1, 2):
+        for k in (1, 2, 3):
+            report(server, f"g{j}-{k}", mean=0.9 if j == 1 else 0.85)
+    for j in (1, 2):
+        for k in (1, 2):
+            server.handle(Received(f"g{j}-{k}", b"\xc0"))
+        reply(server, f"g{j}-3", 0.9 if j == 1 else 0.85, 50_100)
+    assert server.verdict.reason == "budget"
+
+
+def test_honest_clients_without_budget_for_a_vote_end_it_whatever_a_silent_liar_does():
+    _, _, server = made(budget=10**7)
+    for name in ("g1-2", "g1-3"):
+        server.handle(Received(name, b"\xc0"))
+    assert server.verdict.reason == "budget"
+
+
+def test_a_client_answers_at_most_once_a_round():
+    _, _, server = made(period=1000)
+    for j in (1, 2):
+        for k in (1, 2, 3):
+            report(server, f"g{j}-{k}", mean=0.9 if j == 1 else 0.85)
+    reply(server, "g1-1", 0.9, 50_001)
+    reply(server, "g1-1", 0.9, 50_002)
+    assert server.faulty[0]["reason"] == "more replies than there were rounds"
+
+
+def test_a_flood_is_counted_and_not_kept():
+    _, _, server = made()
+    for _ in range(100):
+        server.handle(Received("nobody", bytes(1000)))
+    server.handle(Received("g1-1", bytes(5_000_000)))
+    assert server.ignored == 100
+    assert server.events == [["ignored", 100, 100_000], ["oversized", "g1-1", 5_000_000]]
+    assert server.faulty[0]["client"] == "g1-1"

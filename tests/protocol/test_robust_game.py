@@ -26,7 +26,8 @@ MEANS = [[0.9, 0.1], [0.7, 0.2]]
 class Game(RuleBasedStateMachine):
     """One run. Subclasses say which rules."""
 
-    method, times, keys = robust, 2, {"rules": "tight", "period": 6000}
+    method, times, keys = robust, 2, {"rules": "tight", "period": 6000, "budget": 10**9}
+    stop = b"\xc0"
 
     @initialize(f=st.integers(1, 2), data=st.data())
     def begin(self, f, data):
@@ -140,6 +141,11 @@ class Game(RuleBasedStateMachine):
         return encode_grouped(Reply(count, int(decide.bin_index(mean, bits))), server.own_wire, j, bits)[0]
 
     @rule(data=st.data())
+    def lie_that_it_has_stopped(self, data):
+        name = data.draw(st.sampled_from(self.liars))
+        self._server(self.server.handle(Received(name, self.stop)))
+
+    @rule(data=st.data())
     def a_stranger_speaks(self, data):
         self._server(self.server.handle(Received("stranger", data.draw(st.binary(max_size=8)))))
 
@@ -168,7 +174,7 @@ class Game(RuleBasedStateMachine):
             mine = server.members[j]
             members, faults = server._trust(int(j))
             lower, upper = server.client_lower[mine], server.client_upper[mine]
-            low, high = decide.trim(lower, upper, members, faults, two_sided=not server.tight)
+            low, high = decide.trim(lower, upper, members, faults)
             assert low <= MEANS[j][0] <= high
             names = self.problem.layout.groups[j].clients
             honest = members & np.array([name in self.honest for name in names])
@@ -211,11 +217,12 @@ class Game(RuleBasedStateMachine):
 
 
 class PaperGame(Game):
-    times, keys = 3, {"rules": "paper", "period": 6000}
+    times, keys = 3, {"rules": "paper", "period": 6000, "budget": 10**9}
 
 
 class PooledGame(Game):
-    method, times, keys = pooled, 2, {"n0": 16}
+    method, times, keys = pooled, 2, {"n0": 16, "budget": 10**9}
+    stop = b"\x80"
 
     def _lie(self, data, name, mean, arm, count):
         server, j = self.server, self.problem.layout.group_of[name]

@@ -250,21 +250,18 @@ def tally(votes: Ints, arms: int) -> Ints:
     return np.asarray((votes[..., None] == np.arange(arms)).sum(axis=-2))
 
 
-def trim(
-    lower: Floats, upper: Floats, members: Mask, faults: ArrayLike, *, two_sided: bool = False
-) -> tuple[Floats, Floats]:
+def trim(lower: Floats, upper: Floats, members: Mask, faults: ArrayLike) -> tuple[Floats, Floats]:
     """Robust bounds from the members' intervals, of which `faults` may lie (erratum 14).
 
     U is the (f+1)-th smallest upper bound, L the (f+1)-th largest lower bound: each lies on the safe side of
-    some honest one. It takes f+1 members; the paper's two-sided trim, which keeps the same values, takes
-    2f+1. With fewer, nothing is known. The last axis runs over clients.
+    some honest one. The paper trims f values on both sides and takes any of the rest; these are the tightest.
+    It takes f+1 members; with fewer nothing is known. The last axis runs over clients.
 
     >>> trim(np.array([.1, .2, .9]), np.array([.3, .4, .95]), np.ones(3, dtype=bool), 1)
     (array(0.2), array(0.4))
     """
     faults = np.asarray(faults, dtype=np.int64)
-    least = 2 * faults + 1 if two_sided else faults + 1
-    known = (faults >= 0) & (members.sum(axis=-1) >= least)
+    known = (faults >= 0) & (members.sum(axis=-1) > faults)
     at = np.clip(faults, 0, lower.shape[-1] - 1)[..., None]
     high = np.take_along_axis(np.sort(np.where(members, upper, np.inf), axis=-1), at, axis=-1)[..., 0]
     low = -np.take_along_axis(np.sort(np.where(members, -lower, np.inf), axis=-1), at, axis=-1)[..., 0]
@@ -281,14 +278,17 @@ def trimmed_mean(values: Floats, faults: int) -> float:
     return float(left[len(left) // 2])
 
 
-def agreeing(lower: Floats, upper: Floats, members: Mask) -> Ints:
-    """How many of the members' intervals share a point: as many as there are honest ones, at least.
+def disagree(lower: Floats, upper: Floats, faults: int) -> bool:
+    """Whether no point is in all but `faults` of these intervals; honest ones share the mean.
 
-    >>> int(agreeing(np.array([.1, .2, .9]), np.array([.3, .4, .95]), np.ones(3, dtype=bool)))
-    2
+    >>> disagree(np.array([.1, .2, .9]), np.array([.3, .4, .95]), 0)
+    True
+    >>> disagree(np.array([.1, .2, .9]), np.array([.3, .4, .95]), 1)
+    False
     """
-    holds = (lower[..., None, :] <= lower[..., :, None]) & (lower[..., :, None] <= upper[..., None, :])
-    return np.asarray((holds & members[..., None, :] & members[..., :, None]).sum(axis=-1).max(axis=-1))
+    lower, upper = np.sort(lower), np.sort(upper)
+    begun, over = np.arange(1, len(lower) + 1), np.searchsorted(upper, lower, side="left")
+    return len(lower) > 0 and bool((begun - over).max() < len(lower) - faults)
 
 
 def pool(sums: Ints, known: Mask, n: ArrayLike, faults: int) -> tuple[Ints, Ints]:

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import comb, log
 from typing import Any, ClassVar
 
 import numpy as np
 
+from bestarm.errors import InputError
 from bestarm.exact import clopper_pearson, fisher_pvalue
 from bestarm.problem import Layout
 from bestarm.protocol import decide
@@ -94,6 +96,14 @@ def refuse(layout: Layout, options: Options) -> None:
     """Raise InputError for a layout that Fed-Fisher can't serve."""
     refuse_epsilon(options)
     refuse_small_groups(layout, options, 2, "fisher")
+    for group in layout.groups:
+        size = len(group.clients)
+        if log(comb(size - options.byzantine, options.byzantine)) > 300:
+            raise InputError(
+                f'group "{group.name}" has so many subsets of {options.byzantine} liars among {size} clients '
+                "that no test could pay for them",
+                fix="Lower byzantine, or split the group",
+            )
 
 
 class Looks:

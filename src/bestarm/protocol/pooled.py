@@ -46,10 +46,10 @@ from bestarm.protocol.messages import (
     decode_sums,
     encode_sums,
 )
-from bestarm.protocol.rounds import SERVER, GroupServer, one_arm, the_end
+from bestarm.protocol.rounds import DISAGREE, SERVER, GroupServer, one_arm, the_end
 from bestarm.protocol.verdict import Reason
 
-DISAGREEMENT = 1e-6  # how likely honest clients that see the same rewards are to be warned of, at most
+FALSE_ALARM = 1e-6  # how likely honest clients that see the same rewards are to be warned of, at most
 
 
 class Client:
@@ -270,13 +270,14 @@ class Server(GroupServer):
 
     def _stuck(self, j: int) -> Reason | None:
         mine = self.members[j]
-        if (self.out[mine] | self.spent[mine]).sum() > self.f:
-            return "budget" if self.spent[mine].any() else "votes"
-        return None
+        if self.out[mine].sum() > self.f:
+            self._warn(j, f"{self.out[mine].sum()} clients are proven faulty, more than byzantine = {self.f}")
+            return "votes"
+        return "budget" if (self.out[mine] | self.spent[mine]).sum() > self.f else None
 
     def _advance(self, changed: Any) -> list[Action]:
         if self.race.sum() == 1:  # a late reply has settled it
-            return self._won(int(np.argmax(self.race)), self.look)
+            return self._won(int(np.argmax(self.race)), self.history[-1]["look"])
         return super()._advance([j for j in changed if self.active[j]])
 
     def _pooled(self, look: int) -> tuple[decide.Ints, decide.Ints]:
@@ -341,14 +342,14 @@ class Server(GroupServer):
     def _check_agreement(self) -> None:
         """Warn where more than f of a group's clients can't all see the same mean of an arm."""
         n, table = self.looks.size(self.look), self._table(self.look)
-        level = DISAGREEMENT * self.looks.share(self.look) / (2 * self.pool.arms)
+        level = FALSE_ALARM * self.looks.share(self.look) / (2 * self.pool.arms)
         for j in np.flatnonzero(self.active):
             sums = table[self.members[j], self.own[j]].T
             known = sums >= 0
             low, high = clopper_pearson(np.maximum(sums, 0), n, level / self.sizes[j])
-            if (decide.agreeing(low, high, known) < known.sum(axis=-1) - self.f).any():
-                text = "its clients disagree more than chance allows: they may see different rewards"
-                self._warn(int(j), text)
+            for arm, here in enumerate(known):
+                if decide.disagree(low[arm, here], high[arm, here], self.f):
+                    self._warn(int(j), DISAGREE)
 
     def _won(self, arm: int, look: int) -> list[Action]:
         j = int(self.pool.group[arm])
@@ -456,16 +457,31 @@ def audit_client(part: Mapping[str, Any], server: Server, name: str) -> Iterator
     i = server.index[name]
     own, looks = server.own[server.group[i]], server.looks
     sent = list(zip(*(part["sent"][c] for c in COLUMNS), strict=True))
-    made = np.zeros(own.stop - own.start, dtype=np.int64)
+    told = {look for look, table in server.sums.items() if table[i].max() >= 0}
+    if server.out[i]:
+        yield "is proven faulty, and shown as honest"
+    if not 0 <= len(sent) - len(told) <= 1 or told - {look for look, _, _ in sent}:
+        yield "sent more, or less, than the server was told"
+    pulls = count = 0
+    before: dict[int, int] = {}
     for look, arms, sums in sent:
-        made[list(arms)] = looks.size(look)
-        told = server.sums.get(look)
-        if told is not None and told[i].max() >= 0 and told[i, own][list(arms)].tolist() != list(sums):
+        n = looks.size(look)
+        if look not in server.asked or list(arms) != np.flatnonzero(server.asked[look][own]).tolist():
+            yield f"reported other arms at look {look} than it was asked for"
+        rises = [total - before.get(arm, 0) for arm, total in zip(arms, sums, strict=True)]
+        if n < count or not all(0 <= rise <= n - count for rise in rises):
+            yield f"has sums at look {look} that so many coins can't have"
+        if look in told and server.sums[look][i, own][list(arms)].tolist() != list(sums):
             yield f"has sums that are not what the server was told at look {look}"
-    told_looks = {look for look, table in server.sums.items() if table[i].max() >= 0}
-    if told_looks - {look for look, _, _ in sent}:
-        yield "is said to have reported what it did not report"
-    if not made.sum() <= part["pulls"] <= made.sum() + len(made) * (part["count"] - made.max(initial=0)):
+        pulls, count, before = pulls + (n - count) * len(arms), n, dict(zip(arms, sums, strict=True))
+    later = part["count"] - count  # pulls of each arm on the way to the next look
+    most = looks.size(server.look + 1) - count
+    if not 0 <= later <= most or part["pulls"] - pulls not in _shares(later, own):
         yield "made another number of pulls than its looks have"
     if server.options.budget is not None and part["pulls"] > server.options.budget:
         yield "made more pulls than its budget"
+
+
+def _shares(pulls: int, own: slice) -> list[int]:
+    """What so many pulls of each arm add up to, for any number of arms."""
+    return [pulls * arms for arms in range(1, own.stop - own.start + 1)]

@@ -6,7 +6,8 @@ The tight rules (the default) need 2f+1 clients a group, the paper's 3f+1.
   majority among the first 2f+1 reports, C′.
 - *Trim.* f_j = f − |proven faulty ∪ dissenters|. Those are out, with their intervals; of the members left
   (the voters for the group's arm) at most f_j lie. U is the (f_j+1)-th smallest upper bound, L the
-  (f_j+1)-th largest lower bound.
+  (f_j+1)-th largest lower bound. A client whose own intervals have no point in common counts as a dissenter:
+  on the good event it lies.
 - *Silence.* A member that is missing keeps its last valid interval. A round goes on after |C_j| − f replies
   of members (paper: after |C̄_j| − f_j), once the driver's patience is over; with all of them, at once.
 - *Late.* Tight: a late reporter that voted for the group's arm is admitted. Paper: it deactivates.
@@ -43,7 +44,7 @@ from bestarm.protocol.messages import (
     encode_grouped,
 )
 from bestarm.protocol.options import choice, option
-from bestarm.protocol.rounds import GroupServer, refuse_small_groups, the_end
+from bestarm.protocol.rounds import DISAGREE, GroupServer, refuse_small_groups, the_end
 from bestarm.protocol.verdict import Reason
 
 NEEDS = {"tight": 2, "paper": 3}  # times f, plus one: clients a group
@@ -160,6 +161,7 @@ class Server(GroupServer):
         self.arm = np.full(groups, -1, dtype=np.int64)  # the group's arm, once it is elected
         self.client_lower = np.full(clients, -np.inf)
         self.client_upper = np.full(clients, np.inf)
+        self.torn = np.zeros(clients, dtype=bool)  # has sent intervals that have no point in common
         self.told: list[list[tuple[int, float]]] = [[] for _ in range(clients)]  # (count, mean)
         self.most = 0  # samples that the rounds so far can have added to a report's
         self.lower, self.upper = np.full(groups, -np.inf), np.full(groups, np.inf)
@@ -182,9 +184,11 @@ class Server(GroupServer):
                 if self.spent[i]:
                     raise Malformed("a reply after it had stopped")
                 if self.vote[i] < 0:  # no proof of anything: its report may have been lost
-                    self._ignore(data)
+                    self.bits_up += bits
                     return
                 before = self.told[i]
+                if len(before) > self.round:
+                    raise Malformed("more replies than there were rounds")
                 if not before[-1][0] < count <= before[0][0] + self.most:
                     raise Malformed(f"{count} samples after {before[-1][0]}, which no round asked for")
                 bits_of_bin = int(decide.precision(alpha(count)))
@@ -202,8 +206,9 @@ class Server(GroupServer):
         if self.intersect:
             lower = np.maximum(lower, self.client_lower[i])
             upper = np.minimum(upper, self.client_upper[i])
-            if lower > upper:
-                raise Malformed("an interval that contradicts its own before")
+            if lower > upper:  # not on the good event, if it is honest and sees what the others see
+                self.torn[i] = True
+                self._warn(j, f"the intervals of {self.layout.clients[i]} contradict each other")
         self.client_lower[i], self.client_upper[i] = lower, upper
         self.told[i].append((count, float(mean)))
 
@@ -232,10 +237,10 @@ class Server(GroupServer):
         return voted if self.tight else voted & self.first[mine]
 
     def _suspects(self, j: int) -> decide.Mask:
-        """Proven faulty, or dissenting: a union."""
+        """Proven faulty, dissenting, or at odds with itself: a union."""
         mine = self.members[j]
         dissent = self._voters(mine) & (self.arm[j] >= 0) & (self.vote[mine] != self.arm[j])
-        return np.asarray(self.out[mine] | dissent)
+        return np.asarray(self.out[mine] | dissent | self.torn[mine])
 
     def _trust(self, j: int) -> tuple[decide.Mask, int]:
         """The members of a group, whose intervals count, and f_j: how many of them may lie."""
@@ -261,11 +266,17 @@ class Server(GroupServer):
         if (suspects := self._suspects(j)).sum() > self.f:
             self._warn(j, f"{suspects.sum()} clients are suspect, more than byzantine = {self.f}")
             return "votes"
-        if self.arm[j] < 0 and (self.out[mine] | self.spent[mine] | (self.vote[mine] >= 0)).all():
-            return "budget" if self.spent[mine].any() else "tie"
-        if not self.tight and self.arm[j] < 0 and self.first[mine].sum() == 2 * self.f + 1:
-            return "tie"
-        return None
+        if self.arm[j] >= 0:
+            return None
+        to_come = (~(self.out[mine] | self.spent[mine] | (self.vote[mine] >= 0))).sum()
+        if self.tight:
+            hopeless = decide.tally(self._votes(mine), self.layout.arm_counts[j]).max() + to_come <= self.f
+        else:
+            reports = self.first[mine].sum()
+            hopeless = reports == 2 * self.f + 1 or reports + to_come <= 2 * self.f
+        if not hopeless:
+            return None
+        return "budget" if self.spent[mine].any() else "tie"
 
     def _close_round(self) -> list[Action]:
         spent = np.zeros(len(self.active), dtype=bool)
@@ -274,13 +285,12 @@ class Server(GroupServer):
             mine = self.members[j]
             members, faults = self._trust(int(j))
             bounds = self.client_lower[mine], self.client_upper[mine], members
-            self.lower[j], self.upper[j] = decide.trim(*bounds, faults, two_sided=not self.tight)
-            if decide.agreeing(*bounds) < members.sum() - faults:
-                self._warn(
-                    int(j), "its clients disagree more than chance allows: they may see different rewards"
-                )
-            # Of those that still pull, at least one must be honest.
-            spent[j] = (members & ~self.spent[mine]).sum() <= faults
+            self.lower[j], self.upper[j] = decide.trim(*bounds, faults)
+            if decide.disagree(bounds[0][members], bounds[1][members], faults):
+                self._warn(int(j), DISAGREE)
+            # Of those that still pull, or may join, at least one must be honest.
+            hoped = ~self._suspects(int(j)) if self.tight else members
+            spent[j] = (hoped & ~self.spent[mine]).sum() <= faults
             rows.append((int(self.arm[j]), int(members.sum()), faults))
         last_round = self.options.max_rounds is not None and self.round + 1 >= self.options.max_rounds
         stay, outcome, first = decide.close_round(
@@ -337,19 +347,40 @@ def audit_client(part: Mapping[str, Any], server: Server, name: str) -> Iterator
     """Check one honest client's eliminations, its counts, and its sums against what the server decoded."""
     i = server.index[name]
     j = int(server.group[i])
-    yield from fedsel.audit_exits(part, server.radii[j], server.layout.arm_counts[j], server.options.c)
-    sent = part["sent"]
+    r, options, arms, told = server.radii[j], server.options, server.layout.arm_counts[j], server.told[i]
+    if server.out[i]:
+        yield "is proven faulty, and shown as honest"
+    yield from fedsel.audit_exits(part, r, arms, options.c)
+    epoch, count, sent = part["epoch"], part["count"], part["sent"]
     counts, sums = np.asarray(sent["count"]), np.asarray(sent["sum"], dtype=np.float64)
+    left = np.ones(arms, dtype=bool)
+    left[part["exits"]["arm"]] = False
+    if not 0 <= len(counts) - len(told) <= 1:
+        yield "sent more, or less, than the server was told"
     if not len(counts):
+        if part["arm"] is not None or count != 0:
+            yield "says that it sent nothing, and that it found an arm"
         return
+    least = server.least[j]
+    ended = max([least if arms == 1 else 0, *part["exits"]["epoch"]])
+    if told and (not decide.finished(left, epoch, least=least, over=np.inf) or epoch != ended):
+        yield "says that it was finished, but its eliminations don't show it"
+    if counts[0] != epoch or not left[part["arm"]]:
+        yield "reported an arm or a count that is not its own"
+    periods = [decide.period(k, options.period, options.period_growth) for k in range(1, server.round + 2)]
+    if not (np.diff(counts) > 0).all() or counts[-1] > epoch + sum(periods):
+        yield "sent counts that no rounds asked for"
+    if not 0 <= count - counts[-1] < max(periods):
+        yield "made more pulls than a round has"
     rises = np.diff(sums, prepend=0.0)
     if not ((rises >= 0) & (rises <= np.diff(counts, prepend=0))).all():
         yield "has sums that so many rewards can't have"
+    if options.budget is not None and sum(fedsel.pulls_of(part, arms, options)) > options.budget:
+        yield "made more pulls than its budget"
     means = sums / counts
-    if server.options.quantiser:
-        bits = decide.precision(server.radii[j].alpha(counts))
+    if options.quantiser:
+        bits = decide.precision(r.alpha(counts))
         means[1:] = decide.bin_centre(decide.bin_index(means, bits), bits)[1:]
-    told = server.told[i]
     if told != list(zip(counts.tolist(), means.tolist(), strict=True))[: len(told)]:
         yield "has sums that are not what the server was told"
     if told and server.vote[i] != part["arm"]:

@@ -37,6 +37,8 @@ from bestarm.protocol.options import Common
 from bestarm.protocol.verdict import REASONS, Reason, Verdict
 
 SERVER = "server"
+MAX_MESSAGE = 1 << 20  # bytes: far more than any message needs
+DISAGREE = "its clients disagree more than chance allows: they may see different rewards"
 
 
 class Downlink(Protocol):
@@ -121,8 +123,14 @@ class RoundServer(ABC):
                     return self._end(Verdict(status="identified", arm=self.layout.arm(0, 0)))
                 return [Await(0)]
             case Received(sender, data):
-                self.events.append(["received", sender, data.hex()])
                 self.bytes += len(data)
+                if not self._expects(sender):
+                    return self._ignore(data)
+                if len(data) > MAX_MESSAGE:
+                    self.events.append(["oversized", sender, len(data)])
+                    data = bytes(MAX_MESSAGE + 1)
+                else:
+                    self.events.append(["received", sender, data.hex()])
                 return self._received(sender, data)
             case PatienceOver(round):
                 self.events.append(["patience", round])
@@ -133,8 +141,13 @@ class RoundServer(ABC):
         return []
 
     def _ignore(self, data: bytes) -> list[Action]:
+        """What nobody asked for is counted, and not kept: a flood must not fill the memory."""
         self.ignored += 1
         self.bits_up += 8 * len(data)
+        if not self.events or self.events[-1][0] != "ignored":
+            self.events.append(["ignored", 0, 0])
+        self.events[-1][1] += 1
+        self.events[-1][2] += len(data)
         return []
 
     def _convict(self, sender: str, data: bytes, error: Malformed) -> None:
@@ -169,8 +182,12 @@ class RoundServer(ABC):
         return {"events": self.events, "rounds": self.history, "ignored": self.ignored}
 
     @abstractmethod
+    def _expects(self, sender: str) -> bool:
+        """Whether a message of this sender may matter now."""
+
+    @abstractmethod
     def _received(self, sender: str, data: bytes) -> list[Action]:
-        """A message came."""
+        """A message came that may matter."""
 
     @abstractmethod
     def _patience_over(self) -> list[Action]:
@@ -198,9 +215,7 @@ class SoloServer(RoundServer):
         self.missing = len(layout.groups)
 
     def _received(self, sender: str, data: bytes) -> list[Action]:
-        j = self.layout.group_of.get(sender)
-        if j is None or not self.waiting[j]:
-            return self._ignore(data)
+        j = self.layout.group_of[sender]
         try:
             actions = self._take(j, data)
         except Malformed as error:
@@ -209,6 +224,9 @@ class SoloServer(RoundServer):
         self.waiting[j] = False
         self.missing -= 1
         return actions + (self._close_round() if self.missing == 0 else [])
+
+    def _expects(self, sender: str) -> bool:
+        return sender in self.layout.group_of and bool(self.waiting[self.layout.group_of[sender]])
 
     def _patience_over(self) -> list[Action]:
         return self._undecided("silence")
@@ -227,9 +245,10 @@ class SoloServer(RoundServer):
 class GroupServer(RoundServer):
     """A server of groups in each of which up to f clients may lie, fall silent or come late.
 
-    A message that no honest client can send is proof: the sender is out, with all that it said. A round is
-    closed when each active group has all replies that are still expected, or, once the driver's patience is
-    over, as many as the honest clients are sure to send.
+    A message that no honest client can send is proof: from then on the sender is out. The same message once
+    more is none, since a network may repeat it. A round is closed when each active group has all replies
+    that are still expected, or, once the driver's patience is over, as many as honest clients are sure to
+    send.
     """
 
     def __init__(self, layout: Layout, wire: Wire | LookWire, byzantine: int) -> None:
@@ -247,19 +266,22 @@ class GroupServer(RoundServer):
         self.patient = True
         self.ready = np.zeros(len(sizes), dtype=bool)
         self.warned: set[tuple[int, str]] = set()
+        self.latest: list[bytes | None] = [None] * clients
+
+    def _expects(self, sender: str) -> bool:
+        i = self.index.get(sender)
+        return i is not None and not self.out[i] and bool(self.active[self.group[i]])
 
     def _received(self, sender: str, data: bytes) -> list[Action]:
-        i = self.index.get(sender)
-        if i is None or self.out[i] or not self.active[self.group[i]]:
+        i = self.index[sender]
+        if data == self.latest[i]:
             return self._ignore(data)
-        j = int(self.group[i])
+        j, self.latest[i] = int(self.group[i]), data
         try:
             self._take(i, data)
         except Malformed as error:
             self._convict(sender, data, error)
             self.out[i] = True
-            if self.out[self.members[j]].sum() > self.f:
-                self._warn(j, f"more than byzantine = {self.f} of its clients are proven faulty")
         return self._advance([j])
 
     def _patience_over(self) -> list[Action]:
