@@ -98,8 +98,8 @@ def _top(
 ) -> None:
     """Which option is best? Best-arm identification across sites that can't pool their data.
 
-    Exit codes: 0 identified or ok, 1 internal error, 2 bad input, 3 undecided, 4 verification failed,
-    130 interrupted.
+    Exit codes: 0 identified or ok, 1 internal error, 2 bad input, 3 undecided, 4 verification failed
+    or network too weak, 130 interrupted.
     """
 
 

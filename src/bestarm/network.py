@@ -93,10 +93,8 @@ class Network:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, from which ``from_dict`` makes it again."""
-        facts = {
-            key: getattr(self, key) for key in ("delay", "loss", "start", "crashes", "placement", "attack")
-        }
+        """Plain values, from which ``from_dict`` makes it again, but for a placement: liars have names."""
+        facts = {key: getattr(self, key) for key in ("delay", "loss", "start", "crashes")}
         names = None if self.graph.names is None else list(self.graph.names)
         return {"nodes": self.graph.n, "names": names, "edges": self.graph.edges.tolist(), **facts}
 

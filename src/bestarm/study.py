@@ -592,7 +592,7 @@ def _identity(cells: Sequence[Cell], trials: int, seed: int) -> str:
             vars(cell.options),
             cell.problem.to_dict(),
             [adversary.to_dict(cell.problem.layout) for adversary in cell.adversaries],
-            cell.network.to_dict() if cell.network else None,
+            [cell.network.to_dict(), cell.network.placement, cell.network.attack] if cell.network else None,
             cell.blocks(trials),
         ]
         for cell in cells
