@@ -670,8 +670,10 @@ def _show_network(facts: dict[str, Any], r: float, exchange: str, remedy: str | 
         names = [str(node) for node in facts["witness"]]
         more = f" and {len(names) - 12} more" if len(names) > 12 else ""
         out.print(
-            escape(f"Weakest: group {facts['weakest']}. Its word reaches no more than {r:g} times into: ")
-            + escape(", ".join(names[:12]) + more)
+            escape(
+                f"Weakest: group {facts['weakest']}. Nobody in this set hears more than {r:g} clients outside "
+                f"of it: {', '.join(names[:12])}{more}"
+            )
         )
     if facts["add"]:
         edges = ", ".join(f"{u}→{v}" for u, v in facts["add"][:12])
