@@ -671,8 +671,8 @@ def _show_network(facts: dict[str, Any], r: float, exchange: str, remedy: str | 
         more = f" and {len(names) - 12} more" if len(names) > 12 else ""
         out.print(
             escape(
-                f"Weakest: group {facts['weakest']}. Nobody in this set hears more than {r:g} clients outside "
-                f"of it: {', '.join(names[:12])}{more}"
+                f"Weakest: group {facts['weakest']}. Nobody in this set hears more than {r:g} clients "
+                f"outside of it: {', '.join(names[:12])}{more}"
             )
         )
     if facts["add"]:
