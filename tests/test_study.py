@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import os
 import signal
@@ -406,3 +407,29 @@ def test_the_command_line(tmp_path, root):
         refused = cli("study", scenario, "--trials", 5, *bad)
         assert refused.returncode == 2
         assert "Traceback" not in refused.stderr
+
+
+def test_ctrl_c_waits_until_no_lock_of_the_executor_is_held():
+    from bestarm.study import _holding_interrupts
+
+    reached = []
+
+    def interrupted():
+        with _holding_interrupts() as held:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            reached.append(len(held))
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert reached == [1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_more_blocks_than_an_executor_holds_are_all_run(monkeypatch):
+    kwargs = {"trials": 40, "seed": 1, "vary": {"delta": [0.1, 0.2, 0.3]}}
+    problem = ba.Problem.bernoulli([[0.9, 0.2], [0.5, 0.1]])
+    whole = ba.study(problem, "fisher", workers=1, **kwargs)
+    monkeypatch.setattr(importlib.import_module("bestarm.study"), "MOST_WAITING", 2)
+    again = ba.study(problem, "fisher", workers=2, **kwargs)
+    assert (whole["pulls_total"] == again["pulls_total"]).all()

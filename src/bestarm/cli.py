@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, Optional, get_type_hints
+from typing import Annotated, Any, Optional, cast, get_type_hints
 
 import typer
 from rich.console import Console
@@ -32,7 +32,7 @@ from bestarm.protocol.verdict import REASONS
 from bestarm.record import Record, fallen, views
 from bestarm.rewards import Scale
 from bestarm.scenario import TEMPLATE, Scenario, load
-from bestarm.simulate import DEFAULT_METHOD, Interrupted, Progress, identify, prepare
+from bestarm.simulate import DEFAULT_METHOD, Interrupted, Progress, identify, options_for, prepare
 from bestarm.study import StudyInterrupted, StudyProgress, Trials
 from bestarm.study import study as run_study
 from bestarm.version import __version__
@@ -726,6 +726,263 @@ def verify(
         for failure in result.failures:
             out.print(f"- {escape(failure)}")
     return OK if result.ok else NOT_VERIFIED
+
+
+@app.command()
+@with_options
+def plan(
+    scenario: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Argument(metavar="[SCENARIO.toml]", help="a scenario with known or guessed means"),
+    ] = None,
+    gaps: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="GROUP=GAP,GAP;…",
+            help="instead of a scenario: how far each arm is below the best, such as north=0,0.1;south=0.05",
+        ),
+    ] = None,
+    method: MethodOption = None,
+    trials: Annotated[int, typer.Option(help="simulated runs behind each number")] = 200,
+    seed: Annotated[Optional[int], typer.Option(help="the same seed gives the same plan")] = None,  # noqa: UP045
+    max_bits: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="bits up and down: look for the schedule that most probably ends within them"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="costs alone: no budgets, no advice")] = False,
+    as_json: Json = False,
+    **options: Any,
+) -> int:
+    """Say what runs will cost: pulls, rounds, bits, the proved bounds, the limit, and advice.
+
+    With --max-rounds or --max-bits also: the schedule that most probably ends within them.
+    """
+    from bestarm.plan import plan as make_plan
+    from bestarm.plan import problem_from_gaps, schedule
+
+    chosen = {key: value for key, value in options.items() if value is not None}
+    max_rounds = chosen.pop("max_rounds", None)
+    if (scenario is None) == (gaps is None):
+        raise InputError("there is nothing to plan for, or twice", expected="a scenario file or --gaps")
+    if gaps is not None:
+        guessed = _parse_gaps(gaps)
+        target: Any = guessed
+        loaded = Scenario(problem_from_gaps(guessed))
+    else:
+        target = loaded = load(cast(Path, scenario))
+    methods, left_out = _plannable(loaded, method, chosen)
+    try:
+        with _plan_progress(quiet=as_json) as watch:
+            keys: dict[str, Any] = {"trials": trials, "seed": seed, "methods": methods, "watch": watch}
+            found = make_plan(target, quick=quick, **keys, **chosen)
+            keys["seed"] = found.seed
+            limits = {"max_rounds": max_rounds, "max_bits": max_bits}
+            limited = any(most is not None for most in limits.values())
+            best = schedule(loaded, **limits, **keys, **chosen) if limited else None
+    except KeyboardInterrupt:
+        err.print("interrupted; a plan keeps nothing")
+        return INTERRUPTED
+    if as_json:
+        facts = {"schedule": dataclasses.asdict(best) if best else None, "left_out": left_out}
+        print(json.dumps({**found.to_dict(), **facts}))
+        return OK
+    for name, why in left_out.items():
+        out.print(f"{name} is left out: {escape(why)}", style="dim", soft_wrap=True)
+    _show_plan(found)
+    if best is not None:
+        _show_schedule(best, limits)
+    return OK
+
+
+def _parse_gaps(text: str) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, _, values = (word.strip() for word in part.partition("="))
+        try:
+            numbers = [float(value) for value in values.split(",")]
+        except ValueError:
+            numbers = []
+        if not name or not numbers or name in found:
+            raise InputError(
+                f'"{part}" in --gaps can\'t be read',
+                expected="GROUP=GAP,GAP,… with each group once, ; between",
+            )
+        found[name] = numbers
+    return found
+
+
+def _plannable(
+    scenario: Scenario, method: str | None, chosen: dict[str, Any]
+) -> tuple[list[str], dict[str, str]]:
+    """The methods to plan for; those that refuse the problem are left out, with the reason."""
+    if method is not None:
+        return [method], {}
+    methods, refused = [], {}
+    for name in ("fed-sel", "fisher"):
+        try:
+            prepare(scenario, name, options_for(name, chosen))
+            methods.append(name)
+        except InputError as error:
+            refused[name] = error
+    if not methods:
+        raise next(iter(refused.values()))
+    return methods, {name: str(error) for name, error in refused.items()}
+
+
+@contextmanager
+def _plan_progress(quiet: bool) -> Iterator[Callable[[Any], None] | None]:
+    """What is being simulated, on stderr, once the work has taken two seconds."""
+    if quiet or not err.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("study {task.fields[study]}: {task.fields[method]}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+    )
+    bar = Bar(*columns, console=err, transient=True)
+    task = bar.add_task("", total=1, study=1, method="")
+    begun = time.monotonic()
+
+    def watch(progress: Any) -> None:
+        if time.monotonic() - begun > 2.0:
+            bar.start()
+        bar.update(
+            task, completed=progress.done, total=progress.total, study=progress.study, method=progress.method
+        )
+
+    try:
+        yield watch
+    finally:
+        bar.stop()
+
+
+COSTS = {
+    "pulls": "pulls", "longest": "longest client", "rounds": "rounds",
+    "bits_up": "bits up", "bits_down": "bits down",
+}  # fmt: skip
+
+
+def _show_plan(found: Any) -> None:
+    for row in found.methods:
+        out.print(f"[bold]{escape(row.name)}[/]")
+        if row.cost is None:
+            out.print(f"  not simulated: {escape(row.why_not)}", soft_wrap=True)
+        if row.cost is not None or row.bounds is not None:
+            out.print(_cost_table(row.cost, row.bounds))
+        if row.enough is not None:
+            text = f"  95 % decide with {row.enough.budget:,} pulls a client: {_chance(row.enough)}"
+            out.print(text, soft_wrap=True)
+        if row.at_budget is not None:
+            text = f"  with your {row.at_budget.budget:,} pulls a client: {_chance(row.at_budget)}"
+            out.print(text, soft_wrap=True)
+        if row.cost is not None and row.cost.decided < 1.0:
+            out.print(f"  {100 * row.cost.decided:.3g} % of the runs decided")
+        out.print()
+    if found.limit is not None:
+        out.print(
+            f"No method with this promise makes fewer than {_count(found.limit.total)} pulls on average, or "
+            f"{_count(found.limit.longest)} of the longest client (proved)."
+        )
+    for line in (*found.advice, *([found.assumption] if found.assumption else [])):
+        out.print(f"- {escape(line)}", soft_wrap=True)
+    proved = any(row.bounds is not None for row in found.methods)
+    out.print(
+        f"Means and ranges: measured on {found.trials:,} simulated runs with these means. "
+        + (
+            f"proved: Theorem 1 as corrected, with probability at least {1 - found.delta:g}. "
+            if proved
+            else ""
+        )
+        + f"delta = {found.delta:g}, seed {found.seed}.",
+        style="dim",
+    )
+
+
+def _cost_table(cost: Any, bounds: Any) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=True)
+    for title in ("", "mean", "90 % of the runs", *(["proved"] if bounds is not None else [])):
+        table.add_column(title, justify="left" if not title else "right")
+    proved = {}
+    if bounds is not None:
+        proved = {
+            "pulls": f"{_count(bounds.pulls_least)} to {_count(bounds.pulls_most)}",
+            "longest": f"at most {_count(bounds.longest_most)}",
+            "rounds": f"at most {_count(bounds.rounds)}",
+        }
+    for key, title in COSTS.items():
+        cells = [proved.get(key, "")] if bounds is not None else []
+        if cost is not None:
+            spread = getattr(cost, key)
+            mean = f"{spread.mean:,.3g}" if spread.mean < 100 else _count(spread.mean)
+            table.add_row(title, mean, f"{_count(spread.low)} to {_count(spread.high)}", *cells)
+        elif key in proved:
+            table.add_row(title, "–", "–", *cells)
+    return table
+
+
+def _count(x: float) -> str:
+    """A number of things: 1,234, 3.836M, or "unbounded"."""
+    return "unbounded" if math.isinf(x) else f"{x:,.0f}" if x < 1e5 else _short(x)
+
+
+def _chance(chance: Any) -> str:
+    low, high = (100 * x for x in chance.interval)
+    return f"{100 * chance.decided:.3g} % of fresh runs (95 % interval {low:.3g} to {high:.3g})"
+
+
+def _show_schedule(best: Any, limits: dict[str, int | None]) -> None:
+    within = " and ".join(f"{n:,} {key[4:-1] if n == 1 else key[4:]}" for key, n in limits.items() if n)
+    keys = " ".join(f"--{key.replace('_', '-')} {value:g}" for key, value in best.options.items())
+    low, high = (100 * x for x in best.interval)
+    out.print(f"[bold]Within {within}[/]: --method {best.method} {keys}", soft_wrap=True)
+    out.print(
+        f"  ends there with a verdict in {100 * best.probability:.3g} % of fresh runs "
+        f"(95 % interval {low:.3g} to {high:.3g})"
+    )
+    out.print(_cost_table(best.cost, None))
+    out.print(escape(best.note), style="dim")
+
+
+@app.command()
+def figures(
+    folder: Annotated[Path, typer.Argument(metavar="OUT/", help="the folder to write to; made if need be")],
+    only: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="4a,5,…", help="some of them: 1, 2, 3, 4a, 4b (4: both), 5 [default: all]"),
+    ] = None,
+    trials: Annotated[int, typer.Option(help="runs behind each point of Figure 4; the paper has 50")] = 50,
+    seed: Annotated[int, typer.Option(help="the same seed gives the same files")] = 1,
+    workers: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="processes [default: all cores]; the numbers don't depend on it"),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Make the paper's figures anew: SVG, PNG, the numbers as CSV, and a caption each."""
+    from bestarm.report.figures import Made, make
+
+    made: list[Made] = []
+    names = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    try:
+        with _study_progress(quiet=as_json) as watch:
+            made.extend(make(folder, only=names, trials=trials, seed=seed, workers=workers, watch=watch))
+    except KeyboardInterrupt:
+        kept = f"finished: {', '.join(done.name for done in made)}" if made else "nothing was written"
+        err.print(f"interrupted; {kept}")
+        return INTERRUPTED
+    if as_json:
+        rows = [{"name": d.name, "title": d.title, "files": [str(path) for path in d.files]} for d in made]
+        print(json.dumps({"folder": str(folder), "trials": trials, "seed": seed, "figures": rows}))
+    else:
+        for done in made:
+            out.print(f"Figure {done.name}: {done.title}", style="bold")
+            out.print(f"  {', '.join(path.name for path in done.files)}", soft_wrap=True)
+        where = escape(str(folder))
+        out.print(
+            f"In {where}: pictures (.svg, .png), their numbers (.csv) and captions (.txt).", soft_wrap=True
+        )
+    return OK
 
 
 if __name__ == "__main__":

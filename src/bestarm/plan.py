@@ -9,7 +9,7 @@ means are.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from bestarm.protocol import METHODS
 from bestarm.protocol.fisher import PREFERENCES, looks_of
 from bestarm.scenario import Scenario
 from bestarm.simulate import check_seed, on_unit_scale, options_for, prepare
-from bestarm.study import LIMIT_ARMS, Trials, binomial_interval, study
+from bestarm.study import LIMIT_ARMS, StudyProgress, Trials, binomial_interval, study
 from bestarm.theory import Bounds, Heterogeneity, Limit, bounds, heterogeneity, limit, one_round
 
 SURE = 0.95  # the share of runs that a sufficient budget lets decide
@@ -112,6 +112,19 @@ class MethodPlan:
 
 
 @dataclass(frozen=True)
+class PlanProgress:
+    """The number of the study that is running, its method, and its trials: done and in all."""
+
+    study: int
+    method: str
+    done: int
+    total: int
+
+
+Watch = Callable[[PlanProgress], None]
+
+
+@dataclass(frozen=True)
 class Plan:
     """A forecast for each method, the limit, and advice from measured alternatives."""
 
@@ -177,6 +190,7 @@ def plan(
     methods: Sequence[str] = ("fed-sel", "fisher"),
     quick: bool = False,
     workers: int | None = None,
+    watch: Watch | None = None,
     **options: Any,
 ) -> Plan:
     """What each method will cost on a problem whose means are known, or whose gaps are guessed.
@@ -205,7 +219,7 @@ def plan(
             prepare(scenario, method, {"budget": budget})  # checks it
     h = heterogeneity(scenario.problem)
     variants = list(_variants(scenario, methods))
-    bench = _Bench(scenario, trials, seed, workers)
+    bench = _Bench(scenario, trials, seed, workers, watch)
     rows = tuple(_forecast(bench, name, method, chosen, budget, quick) for name, method, chosen in variants)
     level = prepare(scenario, methods[0], {})[2].delta
     best = _limit(scenario.problem, level, methods)
@@ -252,10 +266,13 @@ class _Bench:
     undecided.
     """
 
-    def __init__(self, scenario: Scenario, trials: int, seed: int, workers: int | None) -> None:
+    def __init__(
+        self, scenario: Scenario, trials: int, seed: int, workers: int | None, watch: Watch | None
+    ) -> None:
         if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
             raise InputError(f"trials = {trials!r} can't be used", expected="a whole number of at least 1")
         self.scenario, self.trials, self.seed, self.workers = scenario, trials, seed, workers
+        self.watch, self.studies = watch, 0
 
     def run(self, method: str, keys: Mapping[str, Any], number: int, trials: int | None = None) -> Trials:
         words = np.random.SeedSequence(self.seed, spawn_key=(number,)).generate_state(2, np.uint32)
@@ -264,7 +281,15 @@ class _Bench:
         if method == "fed-sel":
             own = keys.get("max_rounds") or self.scenario.options.get("max_rounds") or MOST_WORK
             keys = {**keys, "max_rounds": min(own, max(1, MOST_WORK // trials))}
-        return study(self.scenario, method, trials=trials, seed=seed, workers=self.workers, **keys)
+        self.studies += 1
+
+        def told(progress: StudyProgress) -> None:
+            if self.watch is not None:
+                self.watch(PlanProgress(self.studies, method, progress.done, progress.total))
+
+        return study(
+            self.scenario, method, trials=trials, seed=seed, workers=self.workers, watch=told, **keys
+        )
 
     def chance(
         self, method: str, keys: Mapping[str, Any], budget: int, number: int, trials: int | None = None
@@ -470,6 +495,7 @@ def schedule(
     budget: int | None = None,
     methods: Sequence[str] = ("fed-sel", "fisher"),
     workers: int | None = None,
+    watch: Watch | None = None,
     **options: Any,
 ) -> Schedule:
     """The schedule that most probably ends with a verdict within so many rounds, or bits up and down.
@@ -499,7 +525,7 @@ def schedule(
         # A round has a broadcast with a bit for each group (the last one has less): no more can fit.
         most = 2 + max_bits // max(1, len(scenario.problem.layout.groups))
         scenario.options["max_rounds"] = min(most, scenario.options.get("max_rounds", most))
-    bench = _Bench(scenario, trials, seed, workers)
+    bench = _Bench(scenario, trials, seed, workers, watch)
 
     def within(found: Trials) -> int:
         """Runs that decide within the communication budget."""

@@ -59,6 +59,8 @@ COLUMNS = (
 NUMBERS = ("rounds", "pulls_total", "pulls_phase1", "pulls_phase2", "pulls_max", "bits_up", "bits_down")
 MOST_TRIALS = 1024  # in a block; fewer for large problems, so that a block stays small
 MOST_PAIRS = 1 << 17
+MOST_WAITING = 1000  # blocks that an executor holds at a time
+PATIENCE = 0.2  # seconds until an interrupt is looked for
 LIMIT_ARMS = 20_000  # above this a summary leaves out the limit, which would take longer than the study
 
 Family = Callable[..., Problem]
@@ -203,9 +205,10 @@ class Trials:
         run.go()
         return run.record()
 
-    def summary(self, level: float = 0.95) -> list[dict[str, Any]]:
+    def summary(self, level: float = 0.95, limits: bool = True) -> list[dict[str, Any]]:
         """For each cell: means and medians with intervals, the error rate with its exact interval, and
-        (where true means are known) the least pulls that any method needs on average.
+        (where true means are known, and unless `limits` is false) the least pulls that any method needs on
+        average.
         """
         rows = []
         for c, cell in enumerate(self.cells):
@@ -226,7 +229,7 @@ class Trials:
                     "median_interval": median_interval(values, level),
                     "sd": float(values.std(ddof=1)) if len(values) > 1 else None,
                 }
-            row["limit"] = _limit(cell)
+            row["limit"] = _limit(cell) if limits else None
             rows.append(row)
         return rows
 
@@ -542,6 +545,27 @@ def _deaf_to_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextlib.contextmanager
+def _holding_interrupts() -> Iterator[list[Any]]:
+    """Ctrl-C takes effect at the end, and fills the list at once.
+
+    An executor's locks are taken in the main thread; an exception in the midst of that would leave them
+    locked for ever.
+    """
+    held: list[Any] = []
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield held
+        return
+    signal.signal(signal.SIGINT, lambda *facts: held.append(facts))
+    try:
+        yield held
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        before(*held[0])
+
+
 def _run(
     cells: Sequence[Cell],
     seed: int,
@@ -554,15 +578,19 @@ def _run(
             take(task, run_block(cells[task[0]], seed, task[1], task[2]))
         return
     waiting: dict[Future[Columns], tuple[int, int, int]] = {}
-    try:
-        for task in todo:
-            waiting[pool.submit(run_block, cells[task[0]], seed, task[1], task[2])] = task
-        while waiting:
-            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                take(waiting.pop(future), future.result())
-    finally:
-        for future in waiting:
-            future.cancel()
+    left = iter(todo)
+    with _holding_interrupts() as held:
+        try:
+            while not held:
+                for task in itertools.islice(left, MOST_WAITING - len(waiting)):
+                    waiting[pool.submit(run_block, cells[task[0]], seed, task[1], task[2])] = task
+                if not waiting:
+                    break
+                for future in wait(waiting, PATIENCE, FIRST_COMPLETED).done:
+                    take(waiting.pop(future), future.result())
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 def _collect(

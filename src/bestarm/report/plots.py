@@ -23,7 +23,8 @@ MOST_GROUPS = 12
 MOST_LABELS = 60
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """Matplotlib's pyplot, without a window; InputError if it is not installed."""
     try:
         import matplotlib
     except ImportError:
@@ -40,7 +41,7 @@ def _pyplot() -> Any:
 
 def intervals(record: Record, ax: Any = None, x: str | None = None) -> Any:
     """Each group's arm with its interval until the group falls, against the `round` or the `pulls` of it."""
-    plt = _pyplot()
+    plt = pyplot()
     if ax is None:
         _, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
     x = x or ("round" if record.method == "fed-sel" else "pulls")
@@ -98,7 +99,7 @@ def network(graph: Graph, groups: Groups, witness: Nodes | None = None, ax: Any 
     Arrows are edges that go one way only. Nodes stand where the graph says; without positions networkx
     lays them out if it is installed, else they stand in a circle.
     """
-    plt = _pyplot()
+    plt = pyplot()
     from matplotlib.collections import LineCollection
 
     by_group = members(graph, groups)
@@ -136,7 +137,8 @@ def network(graph: Graph, groups: Groups, witness: Nodes | None = None, ax: Any 
     if graph.n <= MOST_LABELS:
         for i, (x, y) in enumerate(places):
             text = graph.names[i].replace("$", r"\$") if graph.names else str(i)
-            ax.annotate(text, (x, y), xytext=(9, 8), textcoords="offset points", fontsize=9, zorder=5)
+            away = (9, 8) if witness is None else (12, 10)
+            ax.annotate(text, (x, y), xytext=away, textcoords="offset points", fontsize=9, zorder=5)
     ax.set_aspect("equal")
     ax.margins(0.12)
     ax.set_axis_off()
@@ -157,12 +159,12 @@ def _layout(graph: Graph) -> NDArray[np.float64]:
     return np.array([places[i] for i in range(graph.n)])
 
 
-def heterogeneity(problem: Problem, ax: Any = None) -> Any:
+def heterogeneity(problem: Problem, ax: Any = None, bar: bool = True) -> Any:
     """σ_ij of the groups with the best arms: row i, column j. At 1 the colour turns.
 
     Blue (σ below 1): what a group's own gap demands is more than what telling it from the other group does.
     """
-    plt = _pyplot()
+    plt = pyplot()
     found = theory.heterogeneity(problem)
     if ax is None:
         _, ax = plt.subplots(figsize=(6, 5), layout="constrained")
@@ -177,11 +179,13 @@ def heterogeneity(problem: Problem, ax: Any = None) -> Any:
     for i, row in enumerate(matrix):
         for j, value in enumerate(row):
             if i != j:
-                text = "∞" if np.isinf(value) else f"{value:.3g}"
-                dark = abs(shade[i, j]) > 2.5
-                ax.text(j, i, text, ha="center", va="center", color="white" if dark else "black")
-    bar = ax.figure.colorbar(picture, ax=ax, shrink=0.8)
-    bar.set_ticks([-4, -2, 0, 2, 4], labels=["≤ 1/16", "1/4", "1", "4", "≥ 16"])
+                text = "∞" if np.isinf(value) else f"{value:.{3 if len(shown) < 7 else 2}g}"
+                colour = "white" if abs(shade[i, j]) > 2.5 else "black"
+                size = 10 if len(shown) < 7 else 8
+                ax.text(j, i, text, ha="center", va="center", color=colour, fontsize=size)
+    if bar:
+        scale = ax.figure.colorbar(picture, ax=ax, shrink=0.8)
+        scale.set_ticks([-4, -2, 0, 2, 4], labels=["≤ 1/16", "1/4", "1", "4", "≥ 16"])
     ax.set_ylabel("group i")
     ax.set_xlabel("group j")
     ax.set_title("σ of group i against group j (small: heterogeneous)")
@@ -193,7 +197,7 @@ def heterogeneity(problem: Problem, ax: Any = None) -> Any:
 
 def side_by_side(records: Sequence[Record], path: str) -> None:
     """Save one picture with the intervals of several records, on one scale of rewards."""
-    plt = _pyplot()
+    plt = pyplot()
     _, axes = plt.subplots(
         1, len(records), figsize=(6.5 * len(records), 4.5), sharey=True, squeeze=False, layout="constrained"
     )
@@ -204,7 +208,7 @@ def side_by_side(records: Sequence[Record], path: str) -> None:
 
 def check_format(path: Path) -> None:
     """InputError unless a picture can be made with this file's ending; needs Matplotlib."""
-    _pyplot()
+    pyplot()
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise InputError(f'"{path.suffix}" names no picture', where=str(path), expected=".png, .svg or .pdf")
 
@@ -213,10 +217,10 @@ def save(ax: Any, path: str) -> None:
     """Write the figure of these axes; the ending names the format (.png, .svg, .pdf)."""
     try:
         # No date and no random ids: the same record gives the same file.
-        with _pyplot().rc_context({"svg.hashsalt": "bestarm"}):
+        with pyplot().rc_context({"svg.hashsalt": "bestarm"}):
             is_svg = str(path).endswith(".svg")
             ax.figure.savefig(path, dpi=150, metadata={"Date": None} if is_svg else None)
     except (OSError, ValueError) as error:
         raise InputError(f"the picture can't be written: {error}", where=str(path)) from None
     finally:
-        _pyplot().close(ax.figure)
+        pyplot().close(ax.figure)

@@ -1,0 +1,138 @@
+"""Draws a state machine from its transition table. What the table holds is drawn, and nothing else.
+
+States stand in columns by their distance from the beginning; states that nothing leaves stand last. An
+arrow is named for the events that may take it; one from a state to itself is a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bestarm.protocol.machine import Transitions
+
+BEGIN = "new"
+STEP, DROP = 3.5, 2.1  # between columns, and between states of one column
+WIDTH, HEIGHT = 1.5, 0.72
+
+
+def arrows(table: Transitions) -> dict[tuple[str, str], list[str]]:
+    """(from, to) -> the names of the events that may lead there.
+
+    >>> from bestarm.protocol.rounds import RoundServer
+    >>> arrows(RoundServer.transitions)["waiting", "done"]
+    ['Received', 'PatienceOver', 'Stop']
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for (state, event), targets in table.items():
+        for target in sorted(targets):
+            found.setdefault((state, target), []).append(event.__name__)
+    return found
+
+
+def states(table: Transitions) -> list[str]:
+    """All states of a table, in the order in which it names them."""
+    ordered = [state for state, _ in table]
+    ordered += [target for targets in table.values() for target in sorted(targets)]
+    return list(dict.fromkeys(ordered))
+
+
+def places(table: Transitions) -> dict[str, tuple[float, float]]:
+    """Where each state stands: x by column, y within it."""
+    names, edges = states(table), list(arrows(table))
+    final = [s for s in names if not any(a == s and b != s for a, b in edges)]
+    distance = {s: 0 for s in names if s == BEGIN} or {names[0]: 0}
+    todo = list(distance)
+    for state in todo:
+        for a, b in edges:
+            if a == state and b not in distance and b not in final:
+                distance[b] = distance[a] + 1
+                todo.append(b)
+    for s in names:  # what can't be reached is drawn too
+        if s not in distance and s not in final:
+            distance[s] = 1
+    last = max(distance.values()) + 1
+    distance |= {s: last for s in final if s not in distance}
+    columns: dict[int, list[str]] = {}
+    for s in names:
+        columns.setdefault(distance[s], []).append(s)
+    return {
+        s: (STEP * x, DROP * ((len(column) - 1) / 2 - row))
+        for x, column in columns.items()
+        for row, s in enumerate(column)
+    }
+
+
+def draw(
+    table: Transitions,
+    ax: Any,
+    colour: str,
+    *,
+    title: str,
+    shift: tuple[float, float] = (0.0, 0.0),
+    notes: Mapping[str, str] | None = None,
+) -> tuple[float, float, float, float]:
+    """Draw the machine in a frame on axes of equal aspect; gives back left, right, bottom and top.
+
+    `notes` are words below the names of some states.
+    """
+    from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+    at = {s: (x + shift[0], y + shift[1]) for s, (x, y) in places(table).items()}
+    low = min(y for _, y in at.values()) - 1.0
+    high = max(y for _, y in at.values()) + 1.8
+    boxes = {}
+    for s, (x, y) in at.items():
+        corner = (x - WIDTH / 2, y - HEIGHT / 2)
+        box = FancyBboxPatch(
+            corner, WIDTH, HEIGHT, boxstyle="round,pad=0,rounding_size=0.25",
+            facecolor="white", edgecolor=colour, linewidth=1.6, zorder=3,
+        )  # fmt: skip
+        boxes[s] = ax.add_patch(box)
+        note = (notes or {}).get(s, "")
+        ax.text(x, y + (0.13 if note else 0), s, ha="center", va="center", fontsize=10, zorder=4)
+        if note:
+            ax.text(x, y - 0.19, note, ha="center", va="center", fontsize=7.5, color=colour, zorder=4)
+    taken = arrows(table)
+    style: dict[str, Any] = {
+        "arrowstyle": "-|>",
+        "mutation_scale": 11,
+        "color": "#444444",
+        "linewidth": 1.0,
+        "zorder": 2,
+    }
+    words: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "zorder": 5}
+    words |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8}}
+    for (a, b), events in taken.items():
+        (xa, ya), (xb, yb) = at[a], at[b]
+        label = "\n".join(events)
+        if a == b:
+            ends = (xa + 0.3, ya + HEIGHT / 2), (xa - 0.3, ya + HEIGHT / 2)
+            ax.add_patch(
+                FancyArrowPatch(*ends, connectionstyle="arc3,rad=1.5", shrinkA=0, shrinkB=0, **style)
+            )
+            ax.text(xa, ya + HEIGHT / 2 + 0.5, label, ha="center", va="bottom", fontsize=8, zorder=5)
+            continue
+        dx, dy = xb - xa, yb - ya
+        columns = round(abs(dx) / STEP)
+        # Straight to the next column, unless there is a way back; longer ways pass below, the longest lowest.
+        bend = (
+            0.0 if columns <= 1 and (b, a) not in taken else 0.3 if columns <= 1 else 0.36 + 0.025 * columns
+        )
+        curve = FancyArrowPatch(
+            (xa, ya), (xb, yb), connectionstyle=f"arc3,rad={bend}",
+            patchA=boxes[a], patchB=boxes[b], shrinkA=0, shrinkB=2, **style,
+        )  # fmt: skip
+        ax.add_patch(curve)
+        middle = (ya + yb) / 2 - bend * dx / 2
+        low = min(low, middle - 0.5)
+        ax.text((xa + xb) / 2 + bend * dy / 2, middle, label, **words)
+    left, right = (f(x for x, _ in at.values()) for f in (min, max))
+    left, right = left - WIDTH / 2 - 0.3, right + WIDTH / 2 + 0.3
+    frame = FancyBboxPatch(
+        (left, low), right - left, high - low, boxstyle="round,pad=0,rounding_size=0.3",
+        facecolor=colour, alpha=0.08, edgecolor="none", zorder=0,
+    )  # fmt: skip
+    ax.add_patch(frame)
+    ax.text(left + 0.3, high - 0.2, title, va="top", fontsize=12, fontweight="bold", color=colour, zorder=5)
+    return left, right, low, high
