@@ -530,7 +530,7 @@ def scaling() -> list[Scaling]:
             "fisher with groups",
             "byzantine",
             "h = G − 2f of G sums count, at level x_r/C(G−f, f)²",
-            "clients share the work: of 10, with f = 0, 1, 2, each makes 0.10, 0.22, 0.34 of one client's pulls",
+            "of 10 clients, with f = 0, 1, 2, each makes 0.10, 0.22, 0.34 of the pulls of one alone",
             "measured",
         ),
     ]
