@@ -84,6 +84,7 @@ def test_one_edge_short_a_placed_adversary_breaks_it(f, exchange, times):
         ba.identify(problem, "p2p", network=graph, **keys)
     assert "Add 1 edges" in str(refused.value)
     record = ba.identify(problem, "p2p", network=graph, force=True, **keys)
+    assert "not byzantine" in record.network["broken"]
     assert record.good_event
     unlucky = problem.layout.clients[edge[1]]
     assert record.peers[unlucky].status == "undecided"
@@ -164,6 +165,7 @@ def test_a_budget_or_a_lonely_peer_ends_undecided():
     assert record.pulls.max_per_client <= 3000
     lonely = Graph.from_edges(6, [(0, 1), (1, 0)])
     problem = Problem.bernoulli([[0.9, 0.1], [0.5, 0.1]], clients=3)
+    assert record.verdict.reason == "budget"
     record = ba.identify(problem, "p2p", network=lonely, seed=1, force=True)
     assert (record.verdict.status, record.verdict.reason) == ("undecided", "silence")
 
@@ -182,14 +184,24 @@ def test_every_peer_s_verdict_is_in_the_record_and_forgeries_are_found():
     plain = record.to_dict()
     import msgspec
 
-    for change in ("peer", "verdict", "fault"):
+    for change in ("peer", "verdict", "fault", "no fault", "arm", "network", "interrupted"):
         forged = json.loads(json.dumps(plain))
         if change == "peer":
             next(iter(forged["peers"].values()))["arm"] = "g2/a1"
         elif change == "verdict":
             forged["verdict"]["arm"] = "g2/a1"
-        else:
+        elif change == "fault":
             forged["proven_faulty"][0]["reason"] = "something else"
+        elif change == "no fault":
+            forged["proven_faulty"] = []
+        elif change == "arm":
+            forged["verdict"]["arm"] = "g2/a2"
+            for verdict in forged["peers"].values():
+                verdict["arm"] = "g2/a2"
+        elif change == "network":
+            forged["network"] = None
+        else:
+            forged["interrupted"] = True
         assert not ba.verify(msgspec.convert(forged, ba.Record).sealed()).ok, change
 
 
@@ -320,3 +332,110 @@ def test_the_network_command_s_errors(tmp_path, arguments, message):
     path, _ = figure(tmp_path)
     with pytest.raises(InputError, match=message):
         CliRunner().invoke(app, ["network", path, *arguments], standalone_mode=False, catch_exceptions=False)
+
+
+def test_more_liars_around_a_client_than_f_are_refused_and_forced_runs_promise_nothing(tmp_path):
+    problem = Problem.bernoulli(HETEROGENEOUS, clients=4)
+    liars = [Adversary(g, "forge") for g in ("g1", "g2", "g3")]
+    keys = {"network": complete(12), "byzantine": 1, "delta": 0.1, "seed": 1, "adversaries": liars}
+    with pytest.raises(InputError, match="more than byzantine = 1"):
+        ba.identify(problem, "p2p", **keys)
+    record = ba.identify(problem, "p2p", force=True, exchange="intervals", **keys)
+    assert "more than byzantine = 1" in record.network["broken"]
+    assert record.pulls.max_per_client < 10**9
+    caught = {fault["client"] for fault in record.proven_faulty}
+    assert caught <= {"g1-1", "g2-1", "g3-1"}
+    assert ba.verify(record, replay=True).failures == ()
+    # Far apart on a ring they are 1-local, though there are two in all.
+    far = [Adversary("g1", "silent"), Adversary("g2", "silent", ["g2-3"])]
+    ring = ba.identify(
+        problem, "p2p", network=circulant(12, 4), byzantine=1, seed=1, delta=0.1, adversaries=far
+    )
+    assert ring.verdict.arm == "g1/a1"
+
+
+def test_placed_and_named_liars_don_t_mix():
+    problem = Problem.bernoulli(HETEROGENEOUS, clients=4)
+    network = Network(complete(12), placement="random")
+    with pytest.raises(InputError, match="one of the two"):
+        ba.identify(problem, "p2p", network=network, byzantine=1, adversaries=[Adversary("g1", "silent")])
+
+
+def test_late_starters_do_not_end_the_ticks():
+    """With a small tighten factor nearly everything waits for ticks; they must outlast the start."""
+    problem = Problem.bernoulli([[0.6], [0.5], [0.45]], clients=4)
+    pulls = []
+    for tighten in (0.5, 0.005):
+        record = ba.identify(
+            problem, "p2p", network=Network(circulant(12, 3), start=1e6), byzantine=1, seed=1, delta=0.1,
+            exchange="intervals", tighten=tighten,
+        )  # fmt: skip
+        assert record.verdict.arm == "g1/a1"
+        pulls.append(record.pulls.max_per_client)
+    assert pulls[1] < 3 * pulls[0]
+
+
+def test_an_interrupt_before_everybody_has_begun_leaves_a_record():
+    from bestarm.peers import NetworkRun
+    from bestarm.simulate import Drawn, prepare
+
+    problem, method, options = prepare(Problem.bernoulli(HETEROGENEOUS, clients=4), "p2p", {"byzantine": 1})
+    run = NetworkRun(problem, method, options, 1, Drawn(problem, 1), Network(complete(12), start=5000))
+    asked = iter([False, False, False, True])
+    run.interrupted = lambda: next(asked)
+    with pytest.raises(KeyboardInterrupt):
+        run.go()
+    run.stop("interrupted")
+    record = run.record()
+    assert record.interrupted
+    assert ba.verify(record).ok
+
+
+def test_discord_of_honest_peers_has_its_own_reason():
+    problem = Problem.bernoulli([[0.6], [0.58]], clients=4)
+    reasons = set()
+    for seed in range(12):
+        record = ba.identify(problem, "p2p", network=complete(8), byzantine=1, seed=seed, delta=0.1)
+        if record.verdict.status == "undecided":
+            reasons.add(record.verdict.reason)
+    assert reasons == {"discord"}
+
+
+def test_check_refuses_what_run_refuses(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(SCENARIO.replace("k = 5", "k = 2"))
+    assert app(["check", str(path)], standalone_mode=False) == 2
+    path.write_text(SCENARIO.split("[network]")[0])
+    assert app(["check", str(path)], standalone_mode=False) == 2
+
+
+def test_the_network_command_takes_the_scenario_s_options(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(SCENARIO.replace("k = 5", "k = 3"))  # 3-robust: one liar with intervals, none with means
+    assert app(["network", str(path)], standalone_mode=False) == 0
+    assert app(["network", str(path), "--exchange", "means"], standalone_mode=False) == 4
+    with pytest.raises(InputError, match="its own groups"):
+        app(["network", str(path), "--groups", "A=1"], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("loss = 0.1", "crashes = 2.0"),
+        ("loss = 0.1", "crashes = inf"),
+        ("loss = 0.1", "crashes = true"),
+        ('generator = "circulant"\nn = 8\nk = 5', 'generator = "geometric"\nn = 8\nradius = 0.9\nseed = -1'),
+    ],
+)
+def test_odd_values_in_a_network_are_no_traceback(tmp_path, before, after):
+    assert before in SCENARIO
+    path = tmp_path / "s.toml"
+    path.write_text(SCENARIO.replace(before, after))
+    with pytest.raises(InputError):
+        ba.load(path)
+
+
+def test_a_public_record_of_peers_is_sound():
+    record = peers(complete(12), 1, 5, placement="random", attack="negative-count")
+    assert record.proven_faulty
+    assert ba.verify(record.public()).failures == ()

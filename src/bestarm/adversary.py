@@ -253,11 +253,13 @@ class Attack:
         return {"attack": self.title}
 
     def handle(self, event: Event) -> list[Action]:
+        before: list[Action] = []
         if isinstance(event, PatienceOver):
             held, self.held = self.held, []
-            return [new for send in held for new in self._say(send)]
-        before: list[Action] = []
-        if self.machine.state == "new":
+            before = [new for send in held for new in self._say(send)]
+            if not isinstance(self.machine, Peer):
+                return before
+        elif self.machine.state == "new":
             to = ALL if isinstance(self.machine, Peer) else SERVER
             before = [Send(to, payload, 8 * len(payload)) for payload in self.begins()]
         for action in self.machine.handle(event):

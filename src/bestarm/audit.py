@@ -80,7 +80,7 @@ def _check(record: Record) -> Iterator[str]:
     options = on_unit_scale(options, scale)
     method.refuse(layout, options)
     if method.server is None:
-        yield from _check_peers(record)
+        yield from _check_peers(record, layout)
         context: tuple[Any, ...] = (layout, options)
     else:
         server = method.server(layout, options)
@@ -109,22 +109,38 @@ def _check(record: Record) -> Iterator[str]:
         yield "good_event does not follow from the clients' part and the true means"
 
 
-def _check_peers(record: Record) -> Iterator[str]:
-    """The run's verdict must follow from the peers'; those follow from the seed alone (a replay)."""
+def _check_peers(record: Record, layout: Layout) -> Iterator[str]:
+    """What can be checked of a run of peers without a replay: their verdicts follow from the seed alone."""
     peers = record.peers or {}
-    local = record.verdict.certificate.get("local") or {}
-    if local and set(peers) != {name for name, part in local.items() if "attack" not in part}:
-        yield "the peers that have a verdict are not the honest ones"
-    found = overall(list(peers.values())) if peers else None
-    if found != msgspec.structs.replace(record.verdict, certificate={}):
+    local = record.verdict.certificate.get("local")
+    if (overall(list(peers.values())) if peers else None) != msgspec.structs.replace(
+        record.verdict, certificate={}
+    ):
         yield "the verdict does not follow from the peers'"
-    for fault in record.proven_faulty:
-        if fault not in [
-            {"client": f["client"], "round": 0, "reason": f["reason"], "by": name}
-            for name, part in local.items()
-            for f in part.get("faulty", [])
-        ]:
-            yield f"nobody found {fault['client']} faulty for that reason"
+    if (
+        record.rounds
+        or record.warnings
+        or record.interrupted != any(verdict.reason == "interrupted" for verdict in peers.values())
+    ):
+        yield "rounds, warnings or interrupted are not what a run of peers has"
+    if record.network is None or record.network["nodes"] != len(layout.clients):
+        yield "the network is missing, or has another number of nodes than there are clients"
+    if local is None:
+        return
+    honest = {name: part for name, part in local.items() if "attack" not in part}
+    if set(peers) != set(honest):
+        yield "the peers that have a verdict are not the honest ones"
+    told = {name: part["arm"] for name, part in honest.items() if part["sent"]["count"]}
+    found = {layout.arm(layout.group_of[name], arm) for name, arm in told.items()}
+    for arm in {verdict.arm for verdict in peers.values()} - {None} - found:
+        yield f"no honest client found {arm}"
+    faults = [
+        {"client": fault["client"], "round": 0, "reason": fault["reason"], "by": name}
+        for name, part in honest.items()
+        for fault in part["faulty"]
+    ]
+    if record.proven_faulty != faults:
+        yield "the proven faulty are not those that honest clients found"
 
 
 def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:

@@ -32,7 +32,15 @@ from bestarm.protocol.verdict import REASONS
 from bestarm.record import Record, fallen, views
 from bestarm.rewards import Scale
 from bestarm.scenario import TEMPLATE, Scenario, load
-from bestarm.simulate import DEFAULT_METHOD, Interrupted, Progress, identify, options_for, prepare
+from bestarm.simulate import (
+    DEFAULT_METHOD,
+    Interrupted,
+    Progress,
+    check_network,
+    identify,
+    options_for,
+    prepare,
+)
 from bestarm.study import StudyInterrupted, StudyProgress, Trials
 from bestarm.study import study as run_study
 from bestarm.version import __version__
@@ -161,7 +169,7 @@ def run(
     chosen = {key: value for key, value in options.items() if value is not None}
     loaded = load(scenario)
     _warn_of_ties(loaded, method, {**loaded.options, **chosen})
-    _warn_of_liars(loaded, {**loaded.options, **chosen})
+    _warn_of_liars(loaded, method, {**loaded.options, **chosen})
     for path in (save, plot):
         _check_folder(path)
     if plot is not None:
@@ -183,7 +191,11 @@ def run(
     else:
         show(record)
     if plot is not None:
-        plots.save(plots.intervals(record), str(plot))
+        if record.peers is not None and loaded.network is not None:
+            groups = loaded.network.groups(loaded.problem.layout)
+            plots.save(plots.network(loaded.network.graph, groups), str(plot))
+        else:
+            plots.save(plots.intervals(record), str(plot))
         if not as_json:
             out.print(f"picture: {escape(str(plot))}")
     return code
@@ -406,7 +418,10 @@ def show(record: Record) -> None:
         if verdict.mean is not None:
             between = ", between {:.4g} and {:.4g}".format(*verdict.interval) if verdict.interval else ""
             out.print(f"Its mean is about {verdict.mean:.4g}{between}.")
-        out.print(f"This is wrong with probability at most {record.delta:g}.")
+        if record.network and record.network["broken"]:
+            out.print(f"Nothing is promised: {escape(record.network['broken'])}", style="yellow")
+        else:
+            out.print(f"This is wrong with probability at most {record.delta:g}.")
     else:
         out.print(f"[bold yellow]Undecided[/]: {REASONS[str(verdict.reason)]}.")
         names = [escape(name) for name in verdict.candidates]
@@ -462,8 +477,9 @@ def _show_peers(record: Record) -> None:
         out.print(escape(f"{count} of {len(verdicts)} honest peers: {answer}"))
     if record.options["exchange"] == "means" and record.verdict.status == "identified":
         out.print(
-            "That holds if no arm-set's own gap exceeds its gap to the best arm-set's (σ ≤ 1), which means "
-            'alone don\'t show; exchange = "intervals" needs no such premise.',
+            "That holds if the two best arms of the best arm-set, and of each other one, are at most as far "
+            "apart as the best arms of the two sets (σ ≤ 1; a single arm counts as a gap of (c−2)/c). Means "
+            'alone don\'t show that; exchange = "intervals" needs no such premise.',
             style="yellow",
         )
 
@@ -508,7 +524,7 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
     """Check a scenario file without running it."""
     loaded = load(scenario)
     refused = _refusal(loaded)
-    warnings = _warn_of_ties(loaded, None, loaded.options) + _warn_of_liars(loaded, loaded.options)
+    warnings = _warn_of_ties(loaded, None, loaded.options) + _warn_of_liars(loaded, None, loaded.options)
     layout = loaded.problem.layout
     facts = {
         "ok": True,
@@ -537,11 +553,14 @@ def _warn_of_ties(scenario: Scenario, method: str | None, options: dict[str, Any
     if options.get("budget") or options.get("epsilon"):
         return []
     ties = scenario.problem.ties(local=(method or scenario.method or DEFAULT_METHOD) != "fisher")
-    return _warn([f"{tie}. An exact comparison never ends there: set epsilon or budget" for tie in ties])
+    cure = "budget" if (method or scenario.method) in ("p2p", "robust-fed-sel") else "epsilon or budget"
+    return _warn([f"{tie}. An exact comparison never ends there: set {cure}" for tie in ties])
 
 
-def _warn_of_liars(scenario: Scenario, options: dict[str, Any]) -> list[str]:
+def _warn_of_liars(scenario: Scenario, method: str | None, options: dict[str, Any]) -> list[str]:
     """Say on stderr where more clients lie than the run is made for."""
+    if (method or scenario.method) == "p2p":
+        return []  # there it matters how many are around one client, and a run refuses too many
     borne = options.get("byzantine", 0)
     liars: dict[str, int] = {}
     for adversary in scenario.adversaries:
@@ -566,7 +585,8 @@ def _warn(warnings: list[str]) -> list[str]:
 def _refusal(scenario: Scenario) -> str | None:
     """Why the scenario's own method would not run it."""
     try:
-        prepare(scenario, None, {})
+        problem, method, options = prepare(scenario, None, {})
+        check_network(problem, method, options, scenario.network, adversaries=scenario.adversaries)
     except InputError as error:
         return str(error)
     return None
@@ -585,7 +605,12 @@ def network(
         Optional[int],  # noqa: UP045
         typer.Option(min=0, help="fail (exit code 4) unless it bears so many liars around each client"),
     ] = None,
-    exchange: Annotated[str, typer.Option(help="the protocol: means (3f+1) or intervals (2f+1)")] = "means",
+    exchange: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="the protocol: means (3f+1) or intervals (2f+1) [default: the scenario's, or means]"
+        ),
+    ] = None,
     plot: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE.svg", help="draw it, with the weak part marked (.png, .svg, .pdf)"),
@@ -593,7 +618,9 @@ def network(
     as_json: Json = False,
 ) -> int:
     """Say how many liars a network bears, where it is weak, and which edges would help."""
-    made, by_group = _read_network(graph, groups)
+    made, by_group, options = _read_network(graph, groups)
+    exchange = exchange or options.get("exchange", "means")
+    byzantine = options.get("byzantine") if byzantine is None else byzantine
     if plot is not None:
         _check_folder(plot)
         from bestarm.report import plots
@@ -618,6 +645,7 @@ def network(
         "weakest": weakest,
         "witness": sorted(witness, key=str),
         "add": more,
+        "remedy": remedy,
     }
     if as_json:
         print(json.dumps(facts))
@@ -630,12 +658,17 @@ def network(
     return NOT_VERIFIED if byzantine is not None and borne[exchange] < byzantine else OK
 
 
-def _read_network(path: Path, groups: str | None) -> tuple[topology.Graph, dict[str, list[Any]]]:
+def _read_network(
+    path: Path, groups: str | None
+) -> tuple[topology.Graph, dict[str, list[Any]], dict[str, Any]]:
+    """The graph, its groups, and the options that a scenario sets."""
     if path.suffix == ".toml":
+        if groups is not None:
+            raise InputError("a scenario has its own groups", fix="Leave out --groups")
         loaded = load(path)
         if loaded.network is None:
             raise InputError("the scenario has no [network]", where=str(path))
-        return loaded.network.graph, loaded.network.groups(loaded.problem.layout)
+        return loaded.network.graph, loaded.network.groups(loaded.problem.layout), loaded.options
     made = topology.Graph.read(path)
     if groups is None:
         raise InputError(
@@ -648,10 +681,13 @@ def _read_network(path: Path, groups: str | None) -> tuple[topology.Graph, dict[
         if not equals or not name.strip() or not nodes or name.strip() in by_group:
             raise InputError(f'--groups "{part}" can\'t be read', expected='"A=1,2;B=3,4", each group once')
         if made.names is None:
-            nodes = [int(node) if node.isdigit() else node for node in nodes]  # type: ignore[misc]
+            nodes = [
+                int(node) if node.isascii() and node.isdigit() and len(node) < 19 else node  # type: ignore[misc]
+                for node in nodes
+            ]
         by_group[name.strip()] = nodes
     topology.members(made, by_group)  # checks them
-    return made, by_group
+    return made, by_group, {}
 
 
 def _show_network(facts: dict[str, Any], r: float, exchange: str, remedy: str | None) -> None:
@@ -717,11 +753,14 @@ def verify(
     as_json: Json = False,
 ) -> int:
     """Check a saved record: its digest, its certificate, its counts; with --replay a fresh run."""
-    result = audit.verify(Record.load(record), replay=replay)
+    loaded = Record.load(record)
+    result = audit.verify(loaded, replay=replay)
     if as_json:
         print(json.dumps({"ok": result.ok, "failures": result.failures}))
     elif result.ok:
         out.print(f"{escape(str(record))} is sound.")
+        if loaded.peers is not None and not replay:
+            out.print("What each peer was told is not in the record: only --replay checks their verdicts.")
     else:
         for failure in result.failures:
             out.print(f"- {escape(failure)}")

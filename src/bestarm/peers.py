@@ -30,7 +30,7 @@ from bestarm.protocol.machine import (
     Start,
     Stop,
 )
-from bestarm.protocol.peer import Peer
+from bestarm.protocol.peer import SPENT, Peer
 from bestarm.record import Record, conclude_peers
 from bestarm.rewards import stream
 from bestarm.simulate import Progress, Source, on_unit_scale
@@ -85,7 +85,6 @@ class NetworkRun:
         self.away: dict[int, list[Callable[[], None]]] = {i: [] for i in range(len(self.peers))}
         self.now = 0.0
         self.total = self.bits = self.bytes = self.messages = 0
-        self.reason: str | None = None
 
     def record(self) -> Record:
         return conclude_peers(self, [a.to_dict(self.problem.layout) for a in self.adversaries])
@@ -113,8 +112,9 @@ class NetworkRun:
                 self.watch(Progress(self.total, decided, len(self.honest), 0))
 
     def stop(self, reason: str) -> None:
+        """The operator ends it: also for peers that have not begun, or are away."""
         for i in self.honest:
-            self._tell(i, Stop(reason))
+            self._do(i, self.peers[i].handle(Stop(reason)))
 
     def _over(self) -> bool:
         return all(
@@ -139,27 +139,24 @@ class NetworkRun:
             for i in range(len(self.peers)):
                 if i not in self.away:
                     self._tell(i, PatienceOver(k))
-            if any(self.pulls[i] is not None for i in self.honest):
+            if self.away or any(self.pulls[i] is not None for i in self.honest):
                 self._at(FIRST_TICK * 2.0**k, self._ticker(k + 1))
 
         return tick
 
     def _flush(self) -> bool:
         """Nothing is under way: those that hold something back say it now."""
-        held = [i for i, p in enumerate(self.peers) if getattr(p, "held", None) or p.pending]
+        held = [i for i, p in enumerate(self.peers) if (p.held if isinstance(p, Attack) else p.pending)]
         for i in held:
             self._tell(i, PatienceOver(0))
         return bool(held) and bool(self.queue)
 
     def _give_up(self) -> None:
         """Nothing can come any more."""
+        out_of_pulls = any(self.peers[i].spent for i in self.honest)
         for i in self.honest:
-            peer = self.peers[i]
-            if peer.verdict is None:
-                out = any(self.peers[k].spent for k in self.honest)
-                self._tell(i, Stop("silence" if not out else "budget"))
-                if peer.verdict is None:
-                    self._tell(i, Stop("silence"))
+            if self.peers[i].verdict is None:
+                self._tell(i, Stop("budget" if out_of_pulls else "silence"))
 
     def _crash_later(self, i: int) -> None:
         down = float(self.rng.uniform(1, 20 * FIRST_TICK))
@@ -225,7 +222,7 @@ class NetworkRun:
             self.total += given * len(pull.arms)
             self._tell(i, Pulled(sums, given))
         if given < times:
-            self._tell(i, Stop("budget"))
+            self._tell(i, Stop(SPENT))
 
     def _send(self, i: int, send: Send) -> None:
         name = self.peers[i].name

@@ -38,7 +38,7 @@ class Pulls(msgspec.Struct, frozen=True):
 
 
 class Bits(msgspec.Struct, frozen=True):
-    """Payload bits as encoded; a broadcast counts once."""
+    """Payload bits as encoded. A broadcast counts once; between peers each edge counts (as `up`)."""
 
     up: int
     down: int
@@ -287,7 +287,7 @@ def overall(verdicts: Sequence[Verdict]) -> Verdict:
     reasons = [verdict.reason for verdict in verdicts if verdict.reason]
     named = [(verdict.arm,) if verdict.arm else verdict.candidates for verdict in verdicts]
     candidates = tuple(dict.fromkeys(name for names in named for name in names))
-    return Verdict(status="undecided", reason=reasons[0] if reasons else "votes", candidates=candidates)
+    return Verdict(status="undecided", reason=reasons[0] if reasons else "discord", candidates=candidates)
 
 
 def conclude_peers(run: Any, adversaries: Sequence[dict[str, Any]]) -> Record:
@@ -320,6 +320,6 @@ def conclude_peers(run: Any, adversaries: Sequence[dict[str, Any]]) -> Record:
         good_event=good_event(room, problem.layout, run.unit, problem.means, certificate),
         adversaries=list(adversaries),
         peers=verdicts,
-        network=run.network.to_dict(),
+        network={**run.network.to_dict(), "messages": run.messages},
         interrupted=any(peer.verdict.reason == "interrupted" for peer in honest),
     ).sealed()

@@ -150,7 +150,7 @@ def _network(table: Any, problem: Problem, folder: Path) -> Network:
             )
     except InputError as error:
         raise error.at(where) from None
-    except TypeError as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"these values can't be used: {error}", where=where) from None
     return network
 

@@ -90,7 +90,7 @@ def identify(
         network = problem.network if network is None else network
     problem, method, chosen = prepare(problem, method, keys)
     seed = check_seed(seed)
-    network = check_network(problem, method, chosen, network, force)
+    network = check_network(problem, method, chosen, network, force, adversaries or ())
     run = run_of(problem, method, chosen, seed, network, watch, adversaries or ())
     try:
         with _patient_interrupt() as run.interrupted:
@@ -131,7 +131,12 @@ def on_unit_scale(options: Any, scale: Scale) -> Any:
 
 
 def check_network(
-    problem: Problem, method: str, options: Any, network: Network | Graph | None, force: bool = False
+    problem: Problem,
+    method: str,
+    options: Any,
+    network: Network | Graph | None,
+    force: bool = False,
+    adversaries: Sequence[Adversary] = (),
 ) -> Network | None:
     """The network of a run of peers; InputError if there is none, or if it can't bear the liars."""
     if METHODS[method].server is not None:
@@ -143,8 +148,12 @@ def check_network(
         )
     network = Network(network) if isinstance(network, Graph) else network
     network.nodes(problem.layout)  # checks them
-    if not force:
-        network.refuse(problem.layout, options)
+    try:
+        network.refuse(problem.layout, options, adversaries)
+    except InputError as error:
+        if not force:
+            raise
+        network = dataclasses.replace(network, broken=str(error))
     return network
 
 

@@ -492,7 +492,7 @@ def _cells(
         )
         ready = prepare(base, keys.get("method", method), rest)
         check_adversaries(ready[0].layout, liars)
-        yield Cell(keys, *ready, liars, check_network(*ready, network, force))
+        yield Cell(keys, *ready, liars, check_network(*ready, network, force, liars))
 
 
 @contextlib.contextmanager

@@ -623,7 +623,10 @@ def _read_text(path: Path) -> Graph:
     for number, line in enumerate(lines, start=1):
         text = line.split("#")[0].strip()
         if text:
-            cells = next(csv.reader([text])) if "," in text else text.split()
+            try:
+                cells = next(csv.reader([text])) if "," in text else text.split()
+            except csv.Error as error:
+                raise InputError(f"this can't be read: {error}", where=f"line {number}") from None
             rows.append((number, [cell.strip() for cell in cells]))
     if not rows:
         raise InputError("the file holds no edges", expected="lines from,to or a matrix of 0 and 1")

@@ -368,6 +368,30 @@ def test_a_verdict_is_adopted_on_f_plus_1_equal_ones_and_sent_on_once():
     assert peer.faulty[0]["reason"] == "a second verdict"
 
 
+def test_a_contradiction_ends_sampling_and_talking():
+    """Bounds that honest intervals can't give: undecided, no more pulls, nothing that looks like a lie."""
+    peer = machine("intervals", f=0, means=((0.9,), (0.6, 0.2), (0.5, 0.1)))
+    while peer.state == "exploring":
+        peer.handle(Pulled((0.9 * peer.asked.times,), peer.asked.times))
+    assert peer.state == "sampling"
+    hear(peer, "n0", group=1, lower=0.2, upper=0.4)
+    actions = hear(peer, "n1", group=1, lower=0.5, upper=0.7)
+    assert peer.verdict.reason == "contradiction"
+    assert Pull((), 0) in actions
+    assert peer.state == "resting"
+    assert peer.handle(PatienceOver(1)) == []
+    assert not peer.pending
+
+
+def test_a_point_is_no_interval_and_a_peer_in_phase_1_announces_nothing():
+    peer = machine("intervals", f=0, means=((0.9, 0.1), (0.6, 0.2)))
+    hear(peer, "n0", group=1, lower=0.5, upper=0.5)
+    assert peer.verdict.status == "undecided"
+    peer = machine("intervals", f=0, means=((0.9, 0.1), (0.6, 0.2)))
+    hear(peer, "n0", group=1, lower=0.5, upper=0.5001)
+    assert peer.verdict is None
+
+
 @given(st.binary(max_size=24), st.sampled_from(["means", "intervals"]))
 def test_no_bytes_raise_out_of_a_peer(data, exchange):
     peer = machine(exchange)
@@ -394,7 +418,12 @@ def test_a_stop_ends_in_undecided_with_what_it_knows():
 
 @pytest.mark.parametrize(
     ("keys", "message"),
-    [({"epsilon": 0.1}, "fisher"), ({"max_rounds": 3}, "no rounds"), ({"c": 2.0}, "above 2")],
+    [
+        ({"epsilon": 0.1}, "fisher"),
+        ({"max_rounds": 3}, "no rounds"),
+        ({"c": 2.0}, "above 2"),
+        ({"c": 3.0}, "more than 4"),
+    ],
 )
 def test_what_peers_can_t_do_is_refused(keys, message):
     import bestarm as ba

@@ -53,6 +53,7 @@ from bestarm.protocol.options import Common, choice, number, option
 from bestarm.protocol.verdict import REASONS, Reason, Verdict
 
 EXCHANGES = ("means", "intervals")
+SPENT = "spent"  # a reason to stop pulling, and no reason to stop listening
 STEP = 8  # a peer that samples looks at its interval again after an eighth more pulls
 
 
@@ -88,6 +89,10 @@ def refuse(layout: Layout, options: Options) -> None:
             "different arms",
             fix='Leave it out, or use method = "fisher"',
         )
+    if options.exchange == "means" and options.c <= 4.0:
+        raise InputError(
+            f'c = {options.c:g} is too small for exchange = "means"', expected="more than 4 (Theorem 3)"
+        )
     if options.max_rounds is not None:
         raise InputError("max_rounds can't be used with p2p, which has no rounds", fix="Use budget")
     fedsel.refuse_budget(layout, options)
@@ -98,6 +103,7 @@ class Peer:
 
     transitions: ClassVar[Transitions] = {
         ("new", Start): frozenset({"exploring"}),
+        ("new", Stop): frozenset({"resting"}),
         ("exploring", Pulled): frozenset({"exploring", "sampling", "resting"}),
         ("exploring", Received): frozenset({"exploring"}),
         ("exploring", PatienceOver): frozenset({"exploring"}),
@@ -143,6 +149,7 @@ class Peer:
         self.concluded: dict[int, tuple[int, int]] = {}  # neighbour -> the verdict that it announced
         self.standing = np.ones(groups, dtype=bool)  # groups that are not beaten in its view
         self.told_lower, self.told_upper = np.full(groups, -np.inf), np.full(groups, np.inf)
+        self.torn = False  # its bounds contradict each other: it says no more
         self.told = False  # has announced or sent on a verdict
 
     @property
@@ -178,13 +185,13 @@ class Peer:
         return []
 
     def _stop(self, reason: str) -> list[Action]:
-        """No more pulls; and if the operator ends it, no more waiting."""
+        """No more pulls; and, unless only its data are at an end (SPENT), no more waiting."""
         actions: list[Action] = [] if self.state == "resting" else [Pull((), 0)]
-        self.state, self.spent = "resting", True
-        if reason != "budget" or self.verdict is not None:
-            known = reason if reason in REASONS else "interrupted"
-            return actions + ([] if self.verdict else self._undecided(known))  # type: ignore[arg-type]
-        return actions
+        self.state = "resting"
+        if reason == SPENT or self.verdict is not None:
+            self.spent = True
+            return actions
+        return actions + self._undecided(reason if reason in REASONS else "interrupted")  # type: ignore[arg-type]
 
     def _pulled(self, sums: tuple[float, ...], times: int) -> list[Action]:
         if len(sums) != len(self.asked.arms) or not 0 < times <= self.asked.times:
@@ -271,8 +278,8 @@ class Peer:
         tally = decide.tally(votes, self.layout.arm_counts[j])
         best = np.flatnonzero(tally == tally.max())
         faults = self.f - len(votes) + int(tally.max())
-        if len(best) > 1 or faults < 0:
-            return self._undecided("tie") if self.verdict is None else []
+        if faults < 0:  # more dissent than f liars can cause; a tied vote is one such case
+            return self._undecided("tie" if len(best) > 1 else "votes") if self.verdict is None else []
         self.arms[j] = best[0]
         return self._settle(j, decide.trimmed_mean(said[votes == best[0]], faults))
 
@@ -311,14 +318,20 @@ class Peer:
 
     def _review(self) -> list[Action]:
         """What follows from the view: who has fallen, whether to go on sampling, and what to tell."""
-        if (self.lower > self.upper).any():
-            return [] if self.verdict is not None else self._undecided("contradiction")
+        if self.torn or (self.lower >= self.upper).any():
+            # Honest intervals hold their mean strictly inside: this is off the good event, and the end.
+            self.torn = True
+            actions = [] if self.verdict is not None else self._undecided("contradiction")
+            if self.state == "sampling":
+                self.state = "resting"
+                actions.append(Pull((), 0))
+            return actions
         everyone = np.ones(len(self.standing), dtype=bool)
         standing = decide.contenders(self.lower, self.upper, everyone)
         fell = bool((self.standing & ~standing).any())
         self.standing = standing
         actions = self._tell(everything=fell)
-        alone = bool(standing[self.group] and standing.sum() == 1)
+        alone = bool(self.arms[self.group] >= 0 and standing[self.group] and standing.sum() == 1)
         if alone and self.verdict is None:
             interval = (float(self.lower[self.group]), float(self.upper[self.group]))
             actions += self._announce(Conclusion(self.group, self.arm))
@@ -334,7 +347,7 @@ class Peer:
 
     def _tell(self, everything: bool = False, pending: bool = False) -> list[Action]:
         """Send on what is new: all of it, or what has shrunk by the factor."""
-        if self.options.exchange == "means":
+        if self.options.exchange == "means" or self.torn:
             return []
         actions: list[Action] = []
         with np.errstate(invalid="ignore"):
@@ -354,7 +367,8 @@ class Peer:
     def pending(self) -> bool:
         """Whether it knows something that it has not sent on."""
         changed = (self.lower > self.told_lower) | (self.upper < self.told_upper)
-        return self.options.exchange == "intervals" and bool((changed & (self.arms >= 0)).any())
+        talks = self.options.exchange == "intervals" and not self.torn
+        return talks and bool((changed & (self.arms >= 0)).any())
 
     def _hear_verdict(self, i: int, message: Conclusion) -> list[Action]:
         """Rule 3: adopt a verdict on f+1 equal ones, and send it on."""

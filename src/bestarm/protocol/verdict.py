@@ -7,7 +7,9 @@ from typing import Any, Literal
 import msgspec
 
 Status = Literal["identified", "undecided"]
-Reason = Literal["budget", "rounds", "time", "tie", "silence", "votes", "contradiction", "interrupted"]
+Reason = Literal[
+    "budget", "rounds", "time", "tie", "silence", "votes", "discord", "contradiction", "interrupted"
+]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +37,7 @@ REASONS: dict[str, str] = {
     "tie": "the votes of a group's clients are tied",
     "silence": "reports did not come, or too few",
     "votes": "clients sent what no honest client can send, or dissent: more than may lie",
+    "discord": "honest clients have different answers",
     "contradiction": "intervals contradict each other, which honest and stable rewards do "
     "with probability at most delta",
     "interrupted": "the run was interrupted",
