@@ -124,7 +124,7 @@ class RoundServer(ABC):
                 return [Await(0)]
             case Received(sender, data):
                 self.bytes += len(data)
-                if not self._expects(sender):
+                if not self._expects(sender, data):
                     return self._ignore(data)
                 if len(data) > MAX_MESSAGE:
                     self.events.append(["oversized", sender, len(data)])
@@ -182,8 +182,8 @@ class RoundServer(ABC):
         return {"events": self.events, "rounds": self.history, "ignored": self.ignored}
 
     @abstractmethod
-    def _expects(self, sender: str) -> bool:
-        """Whether a message of this sender may matter now."""
+    def _expects(self, sender: str, data: bytes) -> bool:
+        """Whether this message of this sender may matter now."""
 
     @abstractmethod
     def _received(self, sender: str, data: bytes) -> list[Action]:
@@ -225,7 +225,7 @@ class SoloServer(RoundServer):
         self.missing -= 1
         return actions + (self._close_round() if self.missing == 0 else [])
 
-    def _expects(self, sender: str) -> bool:
+    def _expects(self, sender: str, data: bytes) -> bool:
         return sender in self.layout.group_of and bool(self.waiting[self.layout.group_of[sender]])
 
     def _patience_over(self) -> list[Action]:
@@ -268,14 +268,14 @@ class GroupServer(RoundServer):
         self.warned: set[tuple[int, str]] = set()
         self.latest: list[bytes | None] = [None] * clients
 
-    def _expects(self, sender: str) -> bool:
+    def _expects(self, sender: str, data: bytes) -> bool:
         i = self.index.get(sender)
-        return i is not None and not self.out[i] and bool(self.active[self.group[i]])
+        return (
+            i is not None and not self.out[i] and bool(self.active[self.group[i]]) and data != self.latest[i]
+        )
 
     def _received(self, sender: str, data: bytes) -> list[Action]:
         i = self.index[sender]
-        if data == self.latest[i]:
-            return self._ignore(data)
         j, self.latest[i] = int(self.group[i]), data
         try:
             self._take(i, data)
