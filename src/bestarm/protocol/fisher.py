@@ -12,6 +12,7 @@ intervals at the looks, fixed in advance; without ε no interval is claimed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -164,8 +165,8 @@ class Exit:
     rival: int
 
 
-class Client:
-    """One client. It knows the layout, its own group and the options; never a true mean."""
+class LookClient(ABC):
+    """What every client does that works in looks: it pulls coins, and is told what follows."""
 
     transitions: ClassVar[Transitions] = {
         ("new", Start): frozenset({"pulling", "reported", "done"}),
@@ -177,6 +178,56 @@ class Client:
         ("done", Received): frozenset({"done"}),
         ("done", Stop): frozenset({"done"}),
     }
+
+    layout: Layout
+    name: str
+    state: str
+    spent: bool
+
+    def handle(self, event: Event) -> list[Action]:
+        demand(self, event)
+        match event:
+            case Start():
+                if one_arm(self.layout):
+                    self.state = "done"
+                    return []
+                return self._pull()
+            case Pulled(sums, times):
+                return self._pulled(sums, times)
+            case Received(sender, data) if sender == SERVER:
+                return self._received(data)
+            case Stop():
+                if self.state == "pulling":
+                    return self._stop()
+                self.spent = True
+        return []
+
+    def _demand_coins(self, sums: tuple[float, ...], times: int, arms: int, most: int) -> None:
+        """Raise IllegalEvent unless these are sums of coins, of as many arms and pulls as were asked for."""
+        if len(sums) != arms or not 0 < times <= most:
+            raise IllegalEvent(f"{self.name} asked for {most} pulls of {arms} arms")
+        if not all(0.0 <= s <= times and float(s).is_integer() for s in sums):
+            raise IllegalEvent(f"{self.name}: the sum of {times} coins is a whole number in [0, {times}]")
+
+    @abstractmethod
+    def _pull(self) -> list[Action]:
+        """Begin a look."""
+
+    @abstractmethod
+    def _pulled(self, sums: tuple[float, ...], times: int) -> list[Action]:
+        """Coins came."""
+
+    @abstractmethod
+    def _received(self, data: bytes) -> list[Action]:
+        """The server spoke."""
+
+    @abstractmethod
+    def _stop(self) -> list[Action]:
+        """No more pulls."""
+
+
+class Client(LookClient):
+    """One client. It knows the layout, its own group and the options; never a true mean."""
 
     def __init__(self, layout: Layout, name: str, options: Options) -> None:
         self.layout, self.name, self.options = layout, name, options
@@ -205,24 +256,6 @@ class Client:
             "sent": {c: [s[i] for s in self.sent] for i, c in enumerate(("look", "arm", "sum"))},
         }
 
-    def handle(self, event: Event) -> list[Action]:
-        demand(self, event)
-        match event:
-            case Start():
-                if one_arm(self.layout):
-                    self.state = "done"
-                    return []
-                return self._pull()
-            case Pulled(sums, times):
-                return self._pulled(sums, times)
-            case Received(sender, data) if sender == SERVER:
-                return self._received(data)
-            case Stop():
-                if self.state == "pulling":
-                    return self._stop()
-                self.spent = True
-        return []
-
     @property
     def arms(self) -> tuple[int, ...]:
         return tuple(int(a) for a in np.flatnonzero(self.active))
@@ -248,10 +281,7 @@ class Client:
 
     def _pulled(self, sums: tuple[float, ...], times: int) -> list[Action]:
         most = self.looks.size(self.look) - self.count
-        if len(sums) != len(self.arms) or not 0 < times <= most:
-            raise IllegalEvent(f"{self.name} asked for {most} pulls of {len(self.arms)} arms")
-        if not all(0.0 <= s <= times and float(s).is_integer() for s in sums):
-            raise IllegalEvent(f"{self.name}: the sum of {times} coins is a whole number in [0, {times}]")
+        self._demand_coins(sums, times, len(self.arms), most)
         self.sums[self.active] += np.asarray(sums, dtype=np.int64)
         self.count += times
         self.pulls += times * len(sums)

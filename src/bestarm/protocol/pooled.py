@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import comb
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -22,20 +22,12 @@ from bestarm.exact import clopper_pearson, fisher_pvalue
 from bestarm.problem import Layout
 from bestarm.protocol import decide
 from bestarm.protocol.codec import Malformed
-from bestarm.protocol.fisher import MAX_LOOK, Looks, Options, looks_of, wire_of
+from bestarm.protocol.fisher import MAX_LOOK, LookClient, Looks, Options, looks_of, wire_of
 from bestarm.protocol.machine import (
     Action,
     Await,
-    Event,
-    IllegalEvent,
     Pull,
-    Pulled,
-    Received,
     Send,
-    Start,
-    Stop,
-    Transitions,
-    demand,
 )
 from bestarm.protocol.messages import (
     Final,
@@ -46,25 +38,14 @@ from bestarm.protocol.messages import (
     decode_sums,
     encode_sums,
 )
-from bestarm.protocol.rounds import DISAGREE, SERVER, GroupServer, one_arm, the_end
+from bestarm.protocol.rounds import DISAGREE, SERVER, GroupServer, the_end
 from bestarm.protocol.verdict import Reason
 
 FALSE_ALARM = 1e-6  # how likely honest clients that see the same rewards are to be warned of, at most
 
 
-class Client:
+class Client(LookClient):
     """One client: it pulls what is asked for and sends the sums."""
-
-    transitions: ClassVar[Transitions] = {
-        ("new", Start): frozenset({"pulling", "reported", "done"}),
-        ("pulling", Pulled): frozenset({"pulling", "reported"}),
-        ("pulling", Received): frozenset({"pulling", "done"}),
-        ("pulling", Stop): frozenset({"reported"}),
-        ("reported", Received): frozenset({"reported", "pulling", "done"}),
-        ("reported", Stop): frozenset({"reported"}),
-        ("done", Received): frozenset({"done"}),
-        ("done", Stop): frozenset({"done"}),
-    }
 
     def __init__(self, layout: Layout, name: str, options: Options) -> None:
         self.layout, self.name, self.options = layout, name, options
@@ -92,24 +73,6 @@ class Client:
             "sent": {c: [plain[k] for plain in self.sent] for k, c in enumerate(COLUMNS)},
         }
 
-    def handle(self, event: Event) -> list[Action]:
-        demand(self, event)
-        match event:
-            case Start():
-                if one_arm(self.layout):
-                    self.state = "done"
-                    return []
-                return self._pull()
-            case Pulled(sums, times):
-                return self._pulled(sums, times)
-            case Received(sender, data) if sender == SERVER:
-                return self._received(data)
-            case Stop():
-                if self.state == "pulling":
-                    return self._stop()
-                self.spent = True
-        return []
-
     def _pull(self) -> list[Action]:
         """Bring the arms that were asked for to the size of the newest look."""
         if self.spent:
@@ -133,10 +96,7 @@ class Client:
 
     def _pulled(self, sums: tuple[float, ...], times: int) -> list[Action]:
         most = self.looks.size(self.look) - self.count
-        if len(sums) != len(self.arms) or not 0 < times <= most:
-            raise IllegalEvent(f"{self.name} asked for {most} pulls of {len(self.arms)} arms")
-        if not all(0.0 <= s <= times and float(s).is_integer() for s in sums):
-            raise IllegalEvent(f"{self.name}: the sum of {times} coins is a whole number in [0, {times}]")
+        self._demand_coins(sums, times, len(self.arms), most)
         self.sums[list(self.arms)] += np.asarray(sums, dtype=np.int64)
         self.count += times
         self.pulls += times * len(sums)
