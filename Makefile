@@ -5,11 +5,12 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench soak docs clean help
+.PHONY: demo test cover lint bench soak docs clean help
 
 help:
 	@echo "make demo   find the best arm on the paper's instance, with a picture at the end"
-	@echo "make test   all tests, with coverage"
+	@echo "make test   all tests"
+	@echo "make cover  all tests, with coverage (slower)"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  the benchmarks: tables on screen, numbers in out/"
 	@echo "make soak   the long campaigns"
@@ -27,6 +28,9 @@ demo: $(VENV)/.report
 	$(BIN)/python examples/side_by_side.py examples/target-detection.toml out/demo.png
 
 test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto
+
+cover: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --cov
 
 lint: $(VENV)/.dev

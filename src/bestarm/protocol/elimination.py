@@ -40,6 +40,7 @@ class Elimination:
         self.sums = np.zeros(arms)
         self.active = np.ones(arms, dtype=bool)
         self.epoch = 0
+        self.boundary = radius.boundary(0, c)
         self.pulls = 0
         self.exits: list[Exit] = []
         self.least = least_count(radius, c, epsilon)
@@ -65,7 +66,7 @@ class Elimination:
         """Epochs that may be drawn now; 0 if the budget does not pay for one."""
         return int(
             decide.batch(
-                decide.skip(self.sums, self.active, self.radius.boundary(self.epoch, self.c)),
+                decide.skip(self.sums, self.active, self.boundary),
                 self.active,
                 self.epoch,
                 least=self.least,
@@ -79,7 +80,8 @@ class Elimination:
         self.sums[self.active] += sums
         self.epoch += times
         self.pulls += times * len(sums)
-        stay = decide.eliminate(self.sums, self.active, self.radius.boundary(self.epoch, self.c))
+        self.boundary = self.radius.boundary(self.epoch, self.c)
+        stay = decide.eliminate(self.sums, self.active, self.boundary)
         top = self.best
         for arm in np.flatnonzero(self.active & ~stay):
             self.exits.append(Exit(int(arm), self.epoch, float(self.sums[arm]), top, float(self.sums[top])))

@@ -216,7 +216,7 @@ class Client:
             return self._report(unfinished=False)
         if self._beaten():
             return self._withdraw()
-        epochs = min(self.phase1.batch(), self._until_beaten())
+        epochs = self.phase1.batch() if self.bound == -np.inf else self._until_beaten()
         if epochs == 0:
             return self._report(unfinished=True)
         return [self._pull(self.phase1.arms, epochs)]
@@ -224,7 +224,11 @@ class Client:
     def _beaten(self, later: int = 0) -> bool:
         """Whether the server's bound beats every arm, now or after `later` epochs that pay nothing."""
         p, t = self.phase1, self.phase1.epoch + later
-        return bool(t > 0 and decide.beaten(p.sums, p.active, t, self.radius.alpha(t), self.bound))
+        return bool(
+            self.bound > -np.inf
+            and t > 0
+            and decide.beaten(p.sums, p.active, t, self.radius.alpha(t), self.bound)
+        )
 
     def _until_beaten(self) -> int:
         """The fewest epochs after which the bound can beat every arm: sums never fall, so none sooner."""
