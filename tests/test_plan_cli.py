@@ -50,7 +50,7 @@ def test_the_json_is_the_plan(scenario):
     told = planned(scenario, "--trials", 30, "--seed", 4, "--budget", 500, "--period", 50)
     found = ba.plan(ba.load(scenario), trials=30, seed=4, budget=500, period=50, workers=1).to_dict()
     assert told.pop("schedule") is None
-    assert told.pop("left_out") == {}
+    assert set(told["left_out"]) == {"robust-fed-sel", "p2p"}
     assert told == json.loads(json.dumps(found))
     assert told["budget"] == 500
     assert [row["name"] for row in told["methods"]][:2] == ["fed-sel", "fisher (pulls)"]
@@ -124,8 +124,9 @@ def test_a_method_that_refuses_is_left_out_with_the_reason(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text(QUICK.replace('name = "north"', 'name = "north"\nclients = 3'), encoding="utf-8")
     told = planned(path, "--trials", 20, "--seed", 1, "--quick")
-    assert {row["method"] for row in told["methods"]} == {"fisher"}
+    assert {row["method"] for row in told["methods"]} == {"fisher", "robust-fed-sel"}
     assert "3 clients" in told["left_out"]["fed-sel"]
+    assert "network" in told["left_out"]["p2p"]
     text = bestarm("plan", path, "--trials", 20, "--seed", 1, "--quick").stdout
     assert "fed-sel is left out" in text
     assert bestarm("plan", path, "--method", "fed-sel", "--trials", 20).returncode == 2

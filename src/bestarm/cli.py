@@ -38,7 +38,6 @@ from bestarm.simulate import (
     Progress,
     check_network,
     identify,
-    options_for,
     prepare,
 )
 from bestarm.study import StudyInterrupted, StudyProgress, Trials
@@ -782,7 +781,7 @@ def plan(
         ),
     ] = None,
     method: MethodOption = None,
-    trials: Annotated[int, typer.Option(help="simulated runs behind each number")] = 200,
+    trials: Annotated[int, typer.Option(help="simulated runs behind each number")] = 1000,
     seed: Annotated[Optional[int], typer.Option(help="the same seed gives the same plan")] = None,  # noqa: UP045
     max_bits: Annotated[
         Optional[int],  # noqa: UP045
@@ -809,7 +808,7 @@ def plan(
         loaded = Scenario(problem_from_gaps(guessed))
     else:
         target = loaded = load(cast(Path, scenario))
-    methods, left_out = _plannable(loaded, method, chosen)
+    methods = None if method is None else [method]
     try:
         with _plan_progress(quiet=as_json) as watch:
             keys: dict[str, Any] = {"trials": trials, "seed": seed, "methods": methods, "watch": watch}
@@ -822,10 +821,9 @@ def plan(
         err.print("interrupted; a plan keeps nothing")
         return INTERRUPTED
     if as_json:
-        facts = {"schedule": dataclasses.asdict(best) if best else None, "left_out": left_out}
-        print(json.dumps({**found.to_dict(), **facts}))
+        print(json.dumps({**found.to_dict(), "schedule": dataclasses.asdict(best) if best else None}))
         return OK
-    for name, why in left_out.items():
+    for name, why in found.left_out.items():
         out.print(f"{name} is left out: {escape(why)}", style="dim", soft_wrap=True)
     _show_plan(found)
     if best is not None:
@@ -848,24 +846,6 @@ def _parse_gaps(text: str) -> dict[str, list[float]]:
             )
         found[name] = numbers
     return found
-
-
-def _plannable(
-    scenario: Scenario, method: str | None, chosen: dict[str, Any]
-) -> tuple[list[str], dict[str, str]]:
-    """The methods to plan for; those that refuse the problem are left out, with the reason."""
-    if method is not None:
-        return [method], {}
-    methods, refused = [], {}
-    for name in ("fed-sel", "fisher"):
-        try:
-            prepare(scenario, name, options_for(name, chosen))
-            methods.append(name)
-        except InputError as error:
-            refused[name] = error
-    if not methods:
-        raise next(iter(refused.values()))
-    return methods, {name: str(error) for name, error in refused.items()}
 
 
 @contextmanager
@@ -927,7 +907,7 @@ def _show_plan(found: Any) -> None:
         out.print(f"- {escape(line)}", soft_wrap=True)
     proved = any(row.bounds is not None for row in found.methods)
     out.print(
-        f"Means and ranges: measured on {found.trials:,} simulated runs with these means. "
+        f"Means and ranges: measured on {_runs(found)} simulated runs with these means. "
         + (
             f"proved: Theorem 1 as corrected, with probability at least {1 - found.delta:g}. "
             if proved
@@ -938,9 +918,15 @@ def _show_plan(found: Any) -> None:
     )
 
 
+def _runs(found: Any) -> str:
+    """How many runs are behind the numbers, where need be of each method."""
+    fewer = [f"{row.name}: {row.trials}" for row in found.methods if row.trials < found.trials]
+    return f"{found.trials:,}" + (f" ({', '.join(fewer)})" if fewer else "")
+
+
 def _cost_table(cost: Any, bounds: Any) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=True)
-    for title in ("", "mean", "90 % of the runs", *(["proved"] if bounds is not None else [])):
+    for title in ("", "mean", "range", "of the runs", *(["proved"] if bounds is not None else [])):
         table.add_column(title, justify="left" if not title else "right")
     proved = {}
     if bounds is not None:
@@ -954,9 +940,10 @@ def _cost_table(cost: Any, bounds: Any) -> Table:
         if cost is not None:
             spread = getattr(cost, key)
             mean = f"{spread.mean:,.3g}" if spread.mean < 100 else _count(spread.mean)
-            table.add_row(title, mean, f"{_count(spread.low)} to {_count(spread.high)}", *cells)
+            span = f"{_count(spread.low)} to {_count(spread.high)}"
+            table.add_row(title, mean, span, f"{100 * spread.share:.0f} %", *cells)
         elif key in proved:
-            table.add_row(title, "–", "–", *cells)
+            table.add_row(title, "–", "–", "–", *cells)
     return table
 
 

@@ -17,18 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import InputError, nearest, shorten
+from bestarm.kernels import kernel_for
 from bestarm.problem import Problem
 from bestarm.protocol import METHODS
 from bestarm.protocol.fisher import PREFERENCES, looks_of
 from bestarm.scenario import Scenario
-from bestarm.simulate import check_seed, on_unit_scale, options_for, prepare
+from bestarm.simulate import as_pulled, check_network, check_seed, on_unit_scale, options_for, prepare
 from bestarm.study import LIMIT_ARMS, StudyProgress, Trials, binomial_interval, study
 from bestarm.theory import Bounds, Heterogeneity, Limit, bounds, heterogeneity, limit, one_round
 
 SURE = 0.95  # the share of runs that a sufficient budget lets decide
 MOST_WORK = 20_000_000  # rounds times trials of a study: about half a minute
 MOST_PULLS = 2e10  # of a client in Fed-SEL: likewise
+MOST_STEPS = 2_000_000  # rounds times clients times trials through the machines: some minutes
 SEARCH_TRIALS = 200
+MACHINE_TRIALS = 50  # of a method whose runs go through the machines one by one
 ASSUMPTION = "The gaps are guesses: 0/1 rewards were assumed, with {best:g} as the mean of the best arm."
 HEURISTIC = (
     "A heuristic: the best of {tried} schedules that were tried on simulated runs with these means; another "
@@ -39,11 +42,11 @@ HEURISTIC = (
 
 @dataclass(frozen=True)
 class Range:
-    """A cost over runs: mean, median, and the closed 90 % range from the 5 % to the 95 % quantile.
+    """A cost over runs: mean, median, and the smallest closed range that holds 90 % of new runs.
 
-    `share` is the part of the study's runs inside the range. It is 0.9 for a cost with many values; rounds,
-    bits and the pulls of a few large looks have few, and their range holds more. A promise about new runs
-    is therefore "at least 90 %", and `share` says how many to expect.
+    `share` is the part of new runs to expect inside. It is 0.9 for a cost with many values; rounds, bits and
+    the pulls of a few large looks have few, and where no range of them holds 90 %, the next larger share is
+    stated instead.
     """
 
     mean: float
@@ -55,10 +58,18 @@ class Range:
     @staticmethod
     def of(values: NDArray[Any]) -> Range:
         """The range of a study's column."""
-        low = float(np.quantile(values, 0.05, method="lower"))
-        high = float(np.quantile(values, 0.95, method="higher"))
-        inside = float(np.mean((values >= low) & (values <= high)))
-        return Range(float(np.mean(values)), float(np.median(values)), low, high, inside)
+        ordered, runs = np.sort(values), len(values)
+        before = np.searchsorted(ordered, ordered, "left")  # how many are smaller
+        after = runs - np.searchsorted(ordered, ordered, "right")
+        # Of n runs, a range from the r-th to the s-th holds a new one with probability (s − r)/(n + 1).
+        wanted = min(runs, int(np.ceil(0.9 * (runs + 1))) + 1)
+        ends = np.minimum(before + wanted, runs) - 1  # for each low end the first high end that is far enough
+        inside = runs - before - after[ends]
+        balance = np.abs(before - after[ends])
+        first = int(np.lexsort((balance, np.where(inside >= wanted, inside, runs + 1)))[0])
+        low, high = float(ordered[first]), float(ordered[ends[first]])
+        share = float(inside[first] - 1) / (runs + 1)
+        return Range(float(np.mean(values)), float(np.median(values)), low, high, share)
 
 
 @dataclass(frozen=True)
@@ -98,7 +109,7 @@ class MethodPlan:
     """One method's forecast. `cost` is None where runs can't be simulated to their end; `why_not` says why.
 
     `enough` is the smallest budget found that lets 95 % of the runs decide, checked on fresh runs;
-    `at_budget` how many decide at the user's own.
+    `at_budget` how many decide at the user's own; `trials` the runs behind each number.
     """
 
     name: str
@@ -108,6 +119,7 @@ class MethodPlan:
     bounds: Bounds | None
     enough: Chance | None
     at_budget: Chance | None
+    trials: int
     why_not: str = ""
 
 
@@ -126,7 +138,10 @@ Watch = Callable[[PlanProgress], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """A forecast for each method, the limit, and advice from measured alternatives."""
+    """A forecast for each method, the limit, and advice from measured alternatives.
+
+    `left_out` has the methods that can't serve the problem, and why.
+    """
 
     delta: float
     trials: int
@@ -136,6 +151,7 @@ class Plan:
     limit: Limit | None
     methods: tuple[MethodPlan, ...]
     advice: tuple[str, ...]
+    left_out: dict[str, str]
     assumption: str = ""
 
     def __getitem__(self, name: str) -> MethodPlan:
@@ -156,6 +172,7 @@ class Plan:
                 "bounds": _bounds_to_dict(row.bounds) if row.bounds else None,
                 "enough": dataclasses.asdict(row.enough) if row.enough else None,
                 "at_budget": dataclasses.asdict(row.at_budget) if row.at_budget else None,
+                "trials": row.trials,
                 "why_not": row.why_not,
             }
             for row in self.methods
@@ -174,6 +191,7 @@ class Plan:
             "limit": {"total": self.limit.total, "longest": self.limit.longest} if self.limit else None,
             "methods": rows,
             "advice": list(self.advice),
+            "left_out": self.left_out,
             "assumption": self.assumption,
         }
         result: dict[str, Any] = _finite(plain)
@@ -187,7 +205,7 @@ def plan(
     trials: int = 1000,
     seed: int | None = None,
     budget: int | None = None,
-    methods: Sequence[str] = ("fed-sel", "fisher"),
+    methods: Sequence[str] | None = None,
     quick: bool = False,
     workers: int | None = None,
     watch: Watch | None = None,
@@ -196,8 +214,10 @@ def plan(
     """What each method will cost on a problem whose means are known, or whose gaps are guessed.
 
     `problem` may be a mapping of guessed gaps, as ``problem_from_gaps`` takes it. `budget` is pulls a
-    client; `options` are those of the methods, and a scenario's are the defaults. Fed-Fisher is planned
-    once for each `prefer`. With `quick`, no budget is searched for and no alternative is measured.
+    client; `options` are those of the methods, and a scenario's are the defaults. Without `methods`, all are
+    planned for that can serve the problem, Fed-Fisher once for each `prefer`. At most 50 runs go through the
+    machines one by one where a method has nothing quicker. With `quick`, no budget is searched for and no
+    alternative is measured.
 
     >>> import bestarm as ba
     >>> found = ba.plan(ba.Problem.bernoulli([[.9, .3], [.5, .2]]), delta=0.1, trials=200, seed=1, quick=True)
@@ -210,6 +230,9 @@ def plan(
     if isinstance(problem, Mapping):
         problem, assumption = problem_from_gaps(problem), ASSUMPTION.format(best=0.5)
     keys = {**options, **({} if delta is None else {"delta": delta})}
+    left_out: dict[str, str] = {}
+    if methods is None:
+        methods, left_out = _plannable(problem if isinstance(problem, Scenario) else Scenario(problem), keys)
     scenario = _scenario(problem, keys, methods)
     seed = check_seed(scenario.seed if seed is None else seed)
     own = scenario.options.pop("budget", None)
@@ -224,7 +247,7 @@ def plan(
     level = prepare(scenario, methods[0], {})[2].delta
     best = _limit(scenario.problem, level, methods)
     advice = () if quick else tuple(_advice(bench, h, best, rows, budget))
-    return Plan(level, trials, seed, budget, h, best, rows, advice, assumption)
+    return Plan(level, trials, seed, budget, h, best, rows, advice, left_out, assumption)
 
 
 def problem_from_gaps(groups: Mapping[str, Sequence[float]], best: float = 0.5) -> Problem:
@@ -262,8 +285,8 @@ def problem_from_gaps(groups: Mapping[str, Sequence[float]], best: float = 0.5) 
 class _Bench:
     """Runs the studies of one plan; each number of a study has a seed of its own.
 
-    Runs of Fed-SEL are given up after so many rounds that the study would take too long, and count as
-    undecided.
+    Runs with rounds of a fixed length are given up after so many that the study would take too long, and
+    count as undecided.
     """
 
     def __init__(
@@ -277,10 +300,13 @@ class _Bench:
     def run(self, method: str, keys: Mapping[str, Any], number: int, trials: int | None = None) -> Trials:
         words = np.random.SeedSequence(self.seed, spawn_key=(number,)).generate_state(2, np.uint32)
         seed = int(words[0]) << 21 | int(words[1]) >> 11
-        trials = self.trials if trials is None else trials
-        if method == "fed-sel":
+        trials = self.trials_of(method, keys) if trials is None else trials
+        if method in ROUNDS:
             own = keys.get("max_rounds") or self.scenario.options.get("max_rounds") or MOST_WORK
-            keys = {**keys, "max_rounds": min(own, max(1, MOST_WORK // trials))}
+            most = MOST_WORK
+            if not self.quick(method, keys):
+                most = MOST_STEPS // len(self.scenario.problem.layout.clients)
+            keys = {**keys, "max_rounds": min(own, max(1, most // trials))}
         self.studies += 1
 
         def told(progress: StudyProgress) -> None:
@@ -290,6 +316,16 @@ class _Bench:
         return study(
             self.scenario, method, trials=trials, seed=seed, workers=self.workers, watch=told, **keys
         )
+
+    def quick(self, method: str, keys: Mapping[str, Any]) -> bool:
+        """Whether a kernel runs these, and not the machines one by one."""
+        problem, _, chosen = prepare(self.scenario, method, keys)
+        unit, liars = on_unit_scale(chosen, problem.scale), self.scenario.adversaries
+        return kernel_for(method, as_pulled(problem, method), unit, liars) is not None
+
+    def trials_of(self, method: str, keys: Mapping[str, Any]) -> int:
+        """The runs behind a number."""
+        return self.trials if self.quick(method, keys) else min(self.trials, MACHINE_TRIALS)
 
     def chance(
         self, method: str, keys: Mapping[str, Any], budget: int, number: int, trials: int | None = None
@@ -301,6 +337,8 @@ class _Bench:
 
 
 FIRST, SEARCH, CHECK, OWN, INSTEAD = range(5)  # numbers of studies
+ROUNDS = ("fed-sel", "robust-fed-sel")  # methods with rounds of a fixed length
+LOCAL = (*ROUNDS, "p2p")  # methods in which each client finds its own best arm first
 
 
 def _forecast(
@@ -315,7 +353,8 @@ def _forecast(
         cost = Cost.of(found)
         enough = None if quick else _enough(bench, method, keys, found)
     at_budget = None if budget is None else bench.chance(method, keys, budget, OWN)
-    return MethodPlan(name, method, keys, cost, promised, enough, at_budget, why_not)
+    trials = bench.trials_of(method, keys)
+    return MethodPlan(name, method, keys, cost, promised, enough, at_budget, trials, why_not)
 
 
 def _promise(problem: Problem, method: str, options: Any) -> Bounds | None:
@@ -334,7 +373,7 @@ def _endless(problem: Problem, method: str, options: Any, promised: Bounds | Non
     """Why runs can't be simulated to their end; empty if they can."""
     if problem.layout.finite or options.epsilon > 0.0:
         return ""
-    if ties := problem.ties(local=method == "fed-sel"):
+    if ties := problem.ties(local=method in LOCAL):
         return f"{ties[0]}; without epsilon or a budget it never ends"
     if promised is None:
         return ""
@@ -349,17 +388,18 @@ def _endless(problem: Problem, method: str, options: Any, promised: Bounds | Non
 def _enough(bench: _Bench, method: str, keys: Mapping[str, Any], found: Trials) -> Chance | None:
     """The smallest budget that lets 95 % decide: from a quantile, down by bisection, and up by a check.
 
-    In Fed-Fisher a run decides exactly if no client needs more than the budget. In Fed-SEL fewer pulls may
+    In Fed-Fisher a run decides exactly if no client needs more than the budget. Elsewhere fewer pulls may
     do, often far fewer: a client that is out of them keeps its interval, and may be beaten all the same.
     """
     if _decided(found) < SURE:
         return None
-    few = min(bench.trials, SEARCH_TRIALS)
+    few = min(bench.trials, SEARCH_TRIALS if bench.quick(method, keys) else MACHINE_TRIALS // 2)
     budget = int(np.quantile(found["pulls_max"], SURE, method="higher"))
-    if method == "fed-sel":
+    if method in ROUNDS:
         # A run that a short budget drags on for far more rounds than any other counts as undecided here.
         own = bench.scenario.options.get("max_rounds") or MOST_WORK
         keys = {**keys, "max_rounds": min(own, 5 * int(found["rounds"].max()) + 10)}
+    if method in LOCAL:
         low, high = max(bench.scenario.problem.layout.arm_counts) - 1, budget
         while high - low > max(1.0, 0.02 * high):
             middle = max(low + 1, int(np.sqrt(float(max(low, 1)) * high)))
@@ -436,7 +476,7 @@ def _epsilon_advice(bench: _Bench, row: MethodPlan, pulls: float) -> tuple[float
         return None
     width = problem.scale.high - problem.scale.low
     for epsilon in (0.01 * width, 0.02 * width, 0.05 * width, 0.1 * width):
-        few = min(bench.trials, SEARCH_TRIALS)
+        few = min(row.trials, SEARCH_TRIALS)
         other = Cost.of(bench.run(row.method, {**row.options, "epsilon": epsilon}, INSTEAD, few))
         if other.decided < SURE or other.pulls.mean > 0.9 * pulls:
             continue
@@ -493,7 +533,7 @@ def schedule(
     trials: int = 1000,
     seed: int | None = None,
     budget: int | None = None,
-    methods: Sequence[str] = ("fed-sel", "fisher"),
+    methods: Sequence[str] | None = None,
     workers: int | None = None,
     watch: Watch | None = None,
     **options: Any,
@@ -504,6 +544,7 @@ def schedule(
     `q` and `quiet`) is tried by study. Of those that are within a hundredth of the best probability, the
     one with the fewest pulls is taken, and measured once more on fresh runs. A schedule is fixed before the
     data, so δ holds for each of them. More pulls can stand in for rounds; `budget` limits them (a client).
+    Without `methods`, Fed-SEL and Fed-Fisher are tried where they can serve the problem.
 
     >>> import bestarm as ba
     >>> found = ba.schedule(ba.Problem.paper_instance(5), max_rounds=2, delta=0.1, trials=200, seed=1)
@@ -519,6 +560,9 @@ def schedule(
         for key, value in {"delta": delta, "max_rounds": max_rounds, "budget": budget}.items()
         if value is not None
     }
+    if methods is None:
+        base = problem if isinstance(problem, Scenario) else Scenario(problem)
+        methods = [m for m in _plannable(base, {**options, **keys})[0] if m in ("fed-sel", "fisher")]
     scenario = _scenario(problem, {**options, **keys}, methods)
     seed = check_seed(scenario.seed if seed is None else seed)
     if max_bits is not None:
@@ -533,9 +577,9 @@ def schedule(
         fits = bits <= (np.inf if max_bits is None else max_bits)
         return int(((found["status"] == "identified") & fits).sum())
 
-    few = min(trials, SEARCH_TRIALS)
     tried = []
     for method, own in _candidates(scenario, methods):
+        few = min(bench.trials_of(method, own), SEARCH_TRIALS)
         found = bench.run(method, own, SEARCH, few)
         tried.append((within(found) / few, float(found["pulls_total"].mean()), method, own))
     if not tried:
@@ -562,10 +606,10 @@ def _candidates(scenario: Scenario, methods: Sequence[str]) -> Iterator[tuple[st
     """Schedules worth a try: from few pulls to many, with early looks apart or in one."""
     for method in methods:
         problem, _, chosen = prepare(scenario, method, {})
-        ties = problem.ties(local=method == "fed-sel")
+        ties = problem.ties(local=method in LOCAL)
         if ties and chosen.epsilon == 0.0 and chosen.budget is None and not problem.layout.finite:
             continue
-        if method == "fed-sel":
+        if method in ROUNDS:
             for period in (100, 1_000, 10_000, 100_000, 1_000_000):
                 for growth in (1.0, 2.0, 4.0):
                     yield method, {"period": period, "period_growth": growth}
@@ -589,6 +633,25 @@ def _variants(scenario: Scenario, methods: Sequence[str]) -> Iterator[tuple[str,
             if (looks.n0, looks.q, looks.quiet) not in seen:
                 seen.add((looks.n0, looks.q, looks.quiet))
                 yield f"fisher ({prefer})", method, {"prefer": prefer}
+
+
+def _plannable(scenario: Scenario, keys: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
+    """The methods that can serve the problem, and why the others can't; InputError if none can."""
+    methods, refused = [], {}
+    for name in METHODS:
+        try:
+            problem, _, chosen = prepare(scenario, name, options_for(name, keys))
+            check_network(problem, name, chosen, scenario.network, adversaries=scenario.adversaries)
+        except InputError as error:
+            refused[name] = error
+            continue
+        if name == "robust-fed-sel" and len(problem.layout.clients) == len(problem.layout.groups):
+            refused[name] = InputError("with one client a group it is fed-sel")
+        else:
+            methods.append(name)
+    if not methods:
+        raise next(iter(refused.values()))
+    return methods, {name: str(error) for name, error in refused.items()}
 
 
 def _scenario(problem: Problem | Scenario, keys: Mapping[str, Any], methods: Sequence[str]) -> Scenario:
