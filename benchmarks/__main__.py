@@ -12,7 +12,7 @@ from rich.table import Table
 
 NAMES = [
     "single_run", "skip_ahead", "one_test", "robustness", "scale", "workers", "preferences", "ladder",
-    "million", "attacks", "figures",
+    "million", "attacks", "figures", "federation",
 ]  # fmt: skip
 
 

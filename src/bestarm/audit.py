@@ -20,7 +20,7 @@ from bestarm.errors import InputError
 from bestarm.network import Network
 from bestarm.problem import Layout, Problem
 from bestarm.protocol import method_for
-from bestarm.protocol.machine import PatienceOver, Received, Start, Stop
+from bestarm.protocol.machine import Drop, PatienceOver, Received, Start, Stop
 from bestarm.protocol.options import make
 from bestarm.record import (
     SCHEMA,
@@ -79,6 +79,7 @@ def _check(record: Record) -> Iterator[str]:
     options = make(method.options, {**record.options, "delta": record.delta}, where="options")
     options = on_unit_scale(options, scale)
     method.refuse(layout, options)
+    gone: set[str] = set()  # nobody knows where those were when they were dropped
     if method.server is None:
         yield from _check_peers(record, layout)
         context: tuple[Any, ...] = (layout, options)
@@ -86,6 +87,7 @@ def _check(record: Record) -> Iterator[str]:
         server = method.server(layout, options)
         yield from _check_server(record, server, scale)
         context = (server,)
+        gone = server.gone
     local = record.verdict.certificate.get("local")
     if local is None:
         if record.pulls is not None or record.good_event is not None or record.adversaries:
@@ -100,7 +102,7 @@ def _check(record: Record) -> Iterator[str]:
     }:
         yield "the clients that lied are not those that the record names"
     for name, part in local.items():
-        if name not in liars:
+        if name not in liars and name not in gone:
             for failure in method.audit_client(part, *context, name):
                 yield f"client {name} {failure}"
     if record.pulls != count_pulls(method, layout, options, local):
@@ -157,6 +159,8 @@ def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
                     server.handle(Received("", bytes(size if k == 0 else 0)))
             case ["patience", k]:
                 server.handle(PatienceOver(k))
+            case ["drop", client]:
+                server.handle(Drop(client))
             case ["stop", reason]:
                 server.handle(Stop(reason))
             case _:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, Optional, cast, get_type_hints
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
@@ -44,8 +44,9 @@ from bestarm.study import StudyInterrupted, StudyProgress, Trials
 from bestarm.study import study as run_study
 from bestarm.version import __version__
 
-OK, BAD_INPUT, UNDECIDED, NOT_VERIFIED, INTERRUPTED = 0, 2, 3, 4, 130
+OK, BAD_INPUT, UNDECIDED, NOT_VERIFIED, UNREACHABLE, INTERRUPTED = 0, 2, 3, 4, 5, 130
 MOST_ROWS = 20
+LINE_SECONDS = 60.0  # between a client's lines where there is no terminal
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
@@ -106,7 +107,7 @@ def _top(
     """Which option is best? Best-arm identification across sites that can't pool their data.
 
     Exit codes: 0 identified or ok, 1 internal error, 2 bad input, 3 undecided, 4 verification failed
-    or network too weak, 130 interrupted.
+    or network too weak, 5 unreachable, 130 interrupted.
     """
 
 
@@ -460,7 +461,8 @@ def show(record: Record) -> None:
         out.print(f"{record.bits.up:,} bits up, {record.bits.down:,} bits down")
     else:
         out.print(f"{record.bits.up:,} bits along all edges")
-    out.print(f"method {record.method}, seed {record.seed}", style="dim")
+    seed = "" if record.seed is None else f", seed {record.seed}"  # a federation's rewards have none
+    out.print(f"method {record.method}{seed}", style="dim")
 
 
 def _fault(fault: dict[str, Any]) -> str:
@@ -745,13 +747,20 @@ def new(
 
 @app.command()
 def verify(
-    record: Annotated[Path, typer.Argument(metavar="RECORD.json", help="a record that a run saved")],
+    record: Annotated[
+        Path, typer.Argument(metavar="RUN", help="a record that a run saved, or a federation server's folder")
+    ],
     replay: Annotated[
         bool, typer.Option("--replay", help="also run again from the seed and compare")
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Check a saved record: its digest, its certificate, its counts; with --replay a fresh run."""
+    """Check a saved record: its digest, its certificate, its counts; with --replay a fresh run.
+
+    In a federation server's folder: replay its journal with all signatures, and name every suspect.
+    """
+    if record.is_dir() or record.suffix == ".db":
+        return _verify_federation(record, as_json)
     loaded = Record.load(record)
     result = audit.verify(loaded, replay=replay)
     if as_json:
@@ -1009,6 +1018,356 @@ def figures(
             f"In {where}: pictures (.svg, .png), their numbers (.csv) and captions (.txt).", soft_wrap=True
         )
     return OK
+
+
+def _verify_federation(folder: Path, as_json: bool) -> int:
+    from bestarm.federation.server import verify as verify_journal
+
+    found = verify_journal(folder)
+    verdict = found.record.verdict if found.record else None
+    if as_json:
+        evidence = [{"client": e.first.source, "evidence": e.encode().hex()} for e in found.evidence]
+        facts = {"ok": found.ok, "failures": found.failures, "events": found.events}
+        arm = verdict.arm if verdict else None
+        notes = [{"client": client, "text": text} for client, text in found.notes]
+        facts = {**facts, "arm": arm, "suspects": found.suspects, "evidence": evidence, "notes": notes}
+        print(json.dumps(facts))
+        return OK if found.ok else NOT_VERIFIED
+    for failure in found.failures:
+        out.print(f"- {escape(failure)}")
+    for client, why in found.suspects.items():
+        out.print(f"Proven faulty: {escape(client)}, {escape(why)}.", style="red")
+    for client, text in found.notes:
+        out.print(f"{escape(client)} said: {escape(text)}", soft_wrap=True)
+    if found.ok:
+        end = "it is not finished" if verdict is None else verdict.arm or f"undecided ({verdict.reason})"
+        out.print(f"{escape(str(folder))} is sound: {found.events} events; {escape(end)}.", soft_wrap=True)
+    return OK if found.ok else NOT_VERIFIED
+
+
+federation = typer.Typer(add_completion=False, help="Make and manage a federation on real machines.")
+app.add_typer(federation, name="federation")
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="the folder that federation init made")]
+ClientName = Annotated[str, typer.Argument(metavar="CLIENT", help="a client of the scenario")]
+
+
+def _said(facts: dict[str, Any], text: str, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        out.print(escape(text), soft_wrap=True)
+    return OK
+
+
+@federation.command("init")
+def federation_init(
+    scenario: ScenarioPath,
+    folder: Annotated[Path, typer.Option("--out", metavar="DIR", help="the folder to make")],
+    method: MethodOption = None,
+    host: Annotated[str, typer.Option(help="the server's name or address, as clients see it")] = "localhost",
+    port: Annotated[int, typer.Option(help="the broker's port; 0 for a free one")] = 4222,
+    spare: Annotated[int, typer.Option(help="slots for keys that are added later")] = 4,
+    nats: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="URL", help="a NATS that exists, in the place of the embedded one"),
+    ] = None,
+    ca: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            metavar="FILE.pem", help="with --nats: whose certificates to trust [default: the system's]"
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Make keys, certificates, the broker's accounts, and a folder to hand to each client's site."""
+    from bestarm.federation import files
+
+    made = files.init(
+        load(scenario), folder, method=method, host=host, port=port, spare=spare, url=nats, ca=ca
+    )
+    clients = len(made.setup.layout.clients)
+    facts = {"folder": str(folder), "url": made.setup.url, "clients": clients, "run": made.setup.run.hex()}
+    text = f"{folder}: a federation of {clients} clients at {made.setup.url}. Hand each folder in "
+    return _said(facts, f"{text}{folder}/clients to its site, then: bestarm server {folder}", as_json)
+
+
+@federation.command("add-client")
+def federation_add(folder: Folder, client: ClientName, as_json: Json = False) -> int:
+    """Give a client of the scenario a new key, after its old one was revoked; nobody else notices."""
+    from bestarm.federation import files
+
+    place = files.add_client(folder, client)
+    return _said({"client": client, "folder": str(place)}, f"{client} has a new key: {place}", as_json)
+
+
+@federation.command("revoke")
+def federation_revoke(folder: Folder, client: ClientName, as_json: Json = False) -> int:
+    """Take a client's key away: broker and server refuse it from now on."""
+    from bestarm.federation import files
+
+    files.revoke(folder, client)
+    return _said({"client": client, "revoked": True}, f"the key of {client} is revoked", as_json)
+
+
+@federation.command("drop")
+def federation_drop(folder: Folder, client: ClientName, as_json: Json = False) -> int:
+    """Go on without a client, on your word; the certificate shows it."""
+    from bestarm.federation import files
+
+    files.drop(folder, client)
+    return _said({"client": client, "dropped": True}, f"the run goes on without {client}", as_json)
+
+
+@federation.command("demo")
+def federation_demo(
+    folder: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--out", metavar="DIR", help="keep the federation's folder here"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="of the rewards, and of the moment of the kill")] = 7,
+    as_json: Json = False,
+) -> int:
+    """Eight client processes here: a liar, a straggler, one that is killed and comes back."""
+    from bestarm.federation.broker import Unreachable
+    from bestarm.federation.demo import demo
+
+    _log_to_stderr()
+    try:
+        shown = demo(
+            folder, seed, say=(lambda text: None) if as_json else lambda text: out.print(escape(text))
+        )
+    except Unreachable as error:
+        return _unreachable(error, as_json)
+    if as_json:
+        print(json.dumps({"ok": shown.ok, "record": shown.record.to_dict(), "notes": shown.notes}))
+    else:
+        show(shown.record)
+    return OK if shown.ok else NOT_VERIFIED
+
+
+def _unreachable(error: Exception, as_json: bool) -> int:
+    _complain(str(error), as_json)
+    return UNREACHABLE
+
+
+def _log_to_stderr() -> None:
+    import logging
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr)
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it remarks on every TLS connection that ends
+
+
+@app.command()
+def server(
+    folder: Folder,
+    nats: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="URL", help="use this NATS [default: what init was told]"),
+    ] = None,
+    monitor: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="URL", help="that NATS's monitoring page: is each message synced?"),
+    ] = None,
+    patience: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(metavar="SECONDS", help="wait so long for what a round is missing [default: for ever]"),
+    ] = None,
+    metrics: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(metavar="PORT", help="/metrics and /healthz on this port of this computer"),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Run a federation's server to its verdict. Stopped or killed, it goes on where it was."""
+    from bestarm.deploy import Interrupted as Stopped
+    from bestarm.deploy import until_stopped
+    from bestarm.federation.broker import Unreachable
+    from bestarm.federation.server import Server
+
+    _log_to_stderr()
+    try:
+        with _server_table(quiet=as_json) as watch:
+            run = Server(folder, url=nats, monitor=monitor, patience=patience, metrics=metrics, watch=watch)
+            record = until_stopped(run.run())
+    except Stopped:
+        err.print(f"stopped; to go on: bestarm server {escape(str(folder))}", soft_wrap=True)
+        return INTERRUPTED
+    except Unreachable as error:
+        return _unreachable(error, as_json)
+    if as_json:
+        print(json.dumps(record.to_dict()))
+    else:
+        show(record)
+    return OK if record.verdict.status == "identified" else UNDECIDED
+
+
+@contextmanager
+def _server_table(quiet: bool) -> Iterator[Callable[[Any], None] | None]:
+    """A live table on a terminal; elsewhere a line whenever what is waited for has changed."""
+    if quiet:
+        yield None
+        return
+    if not err.is_terminal:
+        said: list[str] = []
+
+        def line(status: Any) -> None:
+            text = _waiting(status)
+            if said[-1:] != [text]:
+                said[:] = [text]
+                err.print(escape(text), soft_wrap=True)
+
+        yield line
+        return
+    from rich.live import Live
+
+    with Live(console=err, refresh_per_second=4, transient=True) as live:
+        yield lambda status: live.update(_status_table(status))
+
+
+def _waiting(status: Any) -> str:
+    desk = status.desk
+    if desk.done:
+        return "decided; the clients are told"
+    names = desk.waiting_for()
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    left = f" (for {status.left:.0f} s)" if status.left is not None and err.is_terminal else ""
+    return f"round {desk.machine.round}: waiting for {', '.join(names[:8])}{more}{left}"
+
+
+def _status_table(status: Any) -> Group:
+    desk, m = status.desk, status.desk.machine
+    layout, missing, suspects = desk.setup.layout, set(desk.waiting_for()), desk.suspects()
+    title = f"{_waiting(status)}\n{m.bits_up:,} bits up, {m.bits_down:,} bits down"
+    if not status.connected:
+        title += ", no connection to the broker"
+    table = Table(box=None)
+    for column in ("group", "reported", "last heard", "suspects"):
+        table.add_column(column)
+    for j, group in list(enumerate(layout.groups))[:MOST_ROWS]:
+        here = sum(client not in missing and desk.next[client] > 0 for client in group.clients)
+        bad = ", ".join(client for client in group.clients if client in suspects)
+        heard = _heard(desk, j) if m.active[j] else "out"
+        row = (group.name, f"{here}/{len(group.clients)}", heard, bad)
+        table.add_row(*map(escape, row), style=None if m.active[j] else "dim")
+    refused = Counter[str]()
+    for (who, _), n in desk.refused.items():
+        refused[who] += n
+    below = [f"{client} says: {text}" for client, text in desk.notes[-3:]]
+    if refused:
+        below.append("messages refused: " + ", ".join(f"{who}: {n}" for who, n in refused.most_common(3)))
+    return Group(escape(title), table, *map(escape, below))
+
+
+def _heard(desk: Any, j: int) -> str:
+    """What the last round said of a group: an interval, or the successes of its best arm at a look."""
+    last = desk.machine.history[-1] if desk.machine.history else {"group": []}
+    if j not in last["group"]:
+        return ""
+    k = last["group"].index(j)
+    low, high = last["lower"][k], last["upper"][k]
+    if "look" not in last:
+        return "{:.4g} to {:.4g}".format(*desk.setup.scale.user_interval(low, high))
+    arm = desk.setup.layout.groups[j].arms[last["arm"][k]]
+    coins = last["coins"][k] if "coins" in last else last["pulls"]
+    leads = " (leads)" if last.get("leader") == j else ""
+    return f"look {last['look']}: {arm}, {low} to {high} of {coins}{leads}"
+
+
+ArmsOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="package.module:object", help="rewards from a Python function or object"),
+]
+CommandOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--exec", metavar="CMD", help="rewards from a command: 'read-sensor {arm}'"),
+]
+HttpOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="URL", help="rewards from a web address with {arm} in it"),
+]
+CsvOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(metavar="FILE", help="rewards from a CSV file with the columns arm and reward"),
+]
+ReplaceOption = Annotated[bool, typer.Option(help="draw from the CSV file with replacement")]
+
+
+def _source(
+    arms: str | None, command: str | None, http: str | None, csv: Path | None, replace: bool
+) -> Callable[[Any], Any]:
+    """For a client's or a peer's site: where its rewards come from."""
+    from bestarm.pulling import source_from
+
+    if sum(given is not None for given in (arms, command, http, csv)) != 1:
+        raise InputError(
+            "it is not clear where rewards come from", expected="--arms, --exec, --http or --csv"
+        )
+    return lambda site: source_from(
+        site.place.setup.scale, site.made, site.place.key.public,
+        arms=arms, command=command, http=http, csv=csv, replace=replace,
+    )  # fmt: skip
+
+
+@app.command()
+def client(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="the folder of this client")],
+    arms: ArmsOption = None,
+    command: CommandOption = None,
+    http: HttpOption = None,
+    csv: CsvOption = None,
+    replace: ReplaceOption = True,
+    nats: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="URL", help="another address of the broker"),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Run one client of a federation. Stopped or killed, it goes on where it was."""
+    from bestarm.deploy import Interrupted as Stopped
+    from bestarm.deploy import until_stopped
+    from bestarm.federation.broker import Unreachable
+    from bestarm.federation.client import Client
+    from bestarm.sources import SourceFailed
+
+    source = _source(arms, command, http, csv, replace)
+    _log_to_stderr()
+    try:
+        with _client_line(quiet=as_json) as watch:
+            run = Client(folder, source, url=nats, watch=watch)
+            verdict = until_stopped(run.run())
+    except Stopped:
+        err.print("stopped; run it again to go on")
+        return INTERRUPTED
+    except (Unreachable, SourceFailed) as error:
+        return _unreachable(error, as_json)
+    arm = verdict.arm if verdict else None
+    facts = {"client": run.place.client, "arm": arm, "pulls": run.site.pulls}
+    text = f"{arm} is the best arm" if arm else "the run ended without a verdict"
+    _said(facts, f"{text}; {run.site.pulls:,} pulls were made here", as_json)
+    return OK if arm or verdict is None else UNDECIDED
+
+
+@contextmanager
+def _client_line(quiet: bool) -> Iterator[Callable[[Any], None] | None]:
+    def text(p: Any) -> str:
+        left = f", about {p.left:.0f} s to its next message" if p.left else ""
+        online = "" if p.online else " (offline: it reports when the network is back)"
+        return escape(f"{p.client}: {p.state}, {p.pulls:,} pulls, {p.speed:,.0f}/s{left}{online}")
+
+    if quiet:
+        yield None
+    elif err.is_terminal:
+        with err.status("starting") as status:
+            yield lambda p: status.update(text(p))
+    else:
+        last = [-math.inf, False]  # when, and whether online
+
+        def line(p: Any) -> None:
+            if time.monotonic() - last[0] > LINE_SECONDS or p.online != last[1]:
+                last[:] = [time.monotonic(), p.online]
+                err.print(text(p), soft_wrap=True)
+
+        yield line
 
 
 if __name__ == "__main__":

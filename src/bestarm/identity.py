@@ -19,7 +19,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -142,13 +142,18 @@ def _from_pem(data: bytes, where: str) -> Ed25519PrivateKey:
     return key
 
 
+@lru_cache(maxsize=4096)
+def _public(key: bytes) -> Any:
+    return _crypto().Ed25519PublicKey.from_public_bytes(key)
+
+
 def verified(public: bytes, signature: bytes, data: bytes) -> bool:
     """Whether the owner of this public key signed this."""
-    ed25519 = _crypto()
+    _crypto()
     from cryptography.exceptions import InvalidSignature
 
     try:
-        ed25519.Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
+        _public(public).verify(signature, data)
     except (InvalidSignature, ValueError):
         return False
     return True
@@ -446,10 +451,10 @@ class Slots:
         self._keys: dict[Slot, bytes] = {}
         self._used: Counter[str] = Counter()
 
-    def offer(self, data: bytes) -> Offer:
-        """Take these bytes, or don't."""
+    def offer(self, data: bytes | Envelope) -> Offer:
+        """Take these bytes (or the envelope that they are), or don't."""
         try:
-            envelope = Envelope.decode(data)
+            envelope = data if isinstance(data, Envelope) else Envelope.decode(data)
         except Malformed:
             return self._refuse("malformed", None)
         slot = envelope.slot

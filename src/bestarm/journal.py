@@ -2,9 +2,10 @@
 
 The contract, for a server, a client and a peer alike:
 
-- **Write ahead.** An event is appended before it takes effect. A client appends a batch that it asks for
-  before it pulls, the batch's rewards before they count, its own signed bytes before it first sends them
-  (and sends those same bytes for ever); everyone appends what it received before acknowledging it.
+- **Write ahead.** An event is appended before anyone else can see an effect of it: before it is acknowledged,
+  answered or paid for. A client appends a batch that it asks for before it pulls, the batch's rewards before
+  they count for anyone, its own signed bytes before it first sends them (and sends those same bytes for
+  ever). What follows from an event may go to the disk in one piece with it.
 - **Durable.** When ``append`` returns, the event survives a crash of the process and of the machine. An
   event whose ``append`` did not return is there as a whole or not at all; ``append_many`` is all or nothing.
 - **State is a fold.** All that a participant knows follows from the header and the events in their order.

@@ -151,6 +151,17 @@ def test_a_round_waits_for_all_until_patience_is_over_and_then_for_enough():
     assert server.patient
 
 
+def test_patience_that_ends_twice_in_a_round_ends_the_run():
+    _, _, server = made()
+    for name in ("g1-1", "g1-2", "g2-1"):
+        report(server, name, mean=0.9)
+    server.handle(PatienceOver(0))
+    assert server.state == "waiting"
+    server.handle(PatienceOver(0))
+    assert server.verdict.reason == "silence"
+    assert server.verdict.candidates
+
+
 def test_an_old_patience_is_no_patience():
     _, _, server = made()
     for j, mean in ((1, 0.9), (2, 0.85)):

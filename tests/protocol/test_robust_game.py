@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from bestarm import Problem
 from bestarm.protocol import decide, fisher, pooled, robust
-from bestarm.protocol.machine import PatienceOver, Pull, Pulled, Received, Send, Start, Stop
+from bestarm.protocol.machine import PatienceOver, Pull, Pulled, Received, Send, Start
 from bestarm.protocol.messages import Reply, Report, Sums, encode_grouped, encode_sums
 
 MEANS = [[0.9, 0.1], [0.7, 0.2]]
@@ -109,7 +109,8 @@ class Game(RuleBasedStateMachine):
 
     @rule()
     def run_out_of_patience(self):
-        self._server(self.server.handle(PatienceOver(self.server.round)))
+        if self.server.patient:  # a second time in one round would end it
+            self._server(self.server.handle(PatienceOver(self.server.round)))
 
     @rule(data=st.data())
     def everybody_works(self, data):
@@ -197,13 +198,13 @@ class Game(RuleBasedStateMachine):
                 while self.up[name]:
                     self._deliver_up(name)
             if self._stage() == before:
-                self._server(self.server.handle(PatienceOver(self.server.round)))
-                if self._stage() == before:
+                if not self.server.patient:
                     break
+                self._server(self.server.handle(PatienceOver(self.server.round)))
         if self.server.state != "done":
-            assert self.lost  # only a lost message can keep it from ending
-            self.server.handle(Stop("silence"))
-            assert self.server.verdict.status == "undecided"
+            assert self.lost  # only a lost message can keep it from the answer
+            self.server.handle(PatienceOver(self.server.round))
+            assert self.server.verdict.reason == "silence"
         else:
             assert self.server.verdict.arm == "g1/a1"
 

@@ -437,6 +437,10 @@ class Server(SoloServer):
             return [report.arm]
         return [arm for arm, left in enumerate(report.remaining) if left]
 
+    def _has_beaten(self, j: int) -> bool:
+        told = self.options.early_stop and self.reports[j] is not None  # its bound may have been sent on
+        return told or led(self.history, j)
+
     def _gap(self, reason: Reason) -> float | None:
         """How far the leading candidate can be from the best, where all intervals are known and hold."""
         if not np.isfinite(self.upper[self.active]).all() or reason in ("votes", "contradiction"):
@@ -451,6 +455,11 @@ class Server(SoloServer):
     def certificate(self) -> dict[str, Any]:
         arms = [None if report is None else report.arm for report in self.reports]
         return {**super().certificate(), "arms": arms}
+
+
+def led(history: Sequence[Mapping[str, Any]], j: int) -> bool:
+    """Whether group j had the largest lower bound in a round in which others fell."""
+    return any(row["out"] and row["group"][int(np.argmax(row["lower"]))] == j for row in history)
 
 
 def pulls_of(part: Mapping[str, Any], arms: int, options: Common) -> tuple[int, int]:
@@ -516,7 +525,7 @@ def audit_client(part: Mapping[str, Any], server: Server, name: str) -> Iterator
         yield "made more pulls than its budget"
     report = server.reports[j]
     if report is None:
-        bound = server.history[0]["threshold"] if server.history else np.inf
+        bound = max(server.bound, server.history[0]["threshold"]) if server.history else np.inf
         if not decide.beaten(sums[:1], np.ones(1, dtype=bool), epoch, r.alpha(epoch), bound):
             yield "withdrew, but was not beaten"
         return

@@ -150,6 +150,17 @@ def looks_of(layout: Layout, options: Options) -> Looks:
     return Looks(options, sum(layout.arm_counts))
 
 
+def price_of_loss(looks: Looks, options: Options) -> str:
+    """What is proved where arms have lost to a group that is then left out.
+
+    δ pays for the tests of the best arm alone. If all pairs of arms are to be judged rightly, there are
+    K(K−1)/2 of them instead of K−1; the intervals, which ε > 0 brings, hold for all arms anyway.
+    """
+    error = looks.arms / 2.0 * looks.delta + (options.delta - looks.delta)
+    proved = f"at most {error:.3g}" if error < 1.0 else "unknown"
+    return f"; the probability of an error is then {proved}, instead of delta = {options.delta:g}"
+
+
 def wire_of(layout: Layout, options: Options) -> LookWire:
     """What both ends know without being told."""
     return LookWire(layout.arm_counts, stoppable=options.budget is not None or layout.finite)
@@ -356,7 +367,7 @@ class Server(SoloServer):
         self.reports: list[LookReport | None] = [None] * groups
         self.index = np.zeros(groups, dtype=np.int64)
         self.single = np.zeros(groups, dtype=bool)
-        self.stopped = False
+        self.stopped = np.zeros(groups, dtype=bool)
         self.leader: int | None = None
         self.withdrew: list[list[int]] = []  # (group, look before which it withdrew)
 
@@ -380,7 +391,7 @@ class Server(SoloServer):
             self.active[j] = False
             self.withdrew.append([j, self.look])
         else:
-            self.stopped = True
+            self.stopped[j] = True
         self.bits_up += size
         return []
 
@@ -389,7 +400,7 @@ class Server(SoloServer):
         return self.looks.size(self.look)
 
     def _close_round(self) -> list[Action]:
-        if self.stopped:
+        if self.stopped[self.active].any():
             return self._undecided("budget")
         if not self.active.any():
             return self._undecided("contradiction")
@@ -461,6 +472,13 @@ class Server(SoloServer):
         if report is not None and report.single:
             return [report.arm]
         return list(range(self.layout.arm_counts[j]))
+
+    def _has_beaten(self, j: int) -> bool:
+        """A leader's bin is told to all: what clients drop against it they keep to themselves."""
+        return any(row["leader"] == j for row in self.history)
+
+    def _price_of_loss(self) -> str:
+        return price_of_loss(self.looks, self.options)
 
     def _gap(self, reason: Reason) -> float | None:
         """Only with ε > 0 has a share of δ been set aside for a statement of that kind."""

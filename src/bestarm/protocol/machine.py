@@ -58,7 +58,14 @@ class Stop:
     reason: str
 
 
-Event = Start | Received | Pulled | PatienceOver | Stop
+@dataclass(frozen=True)
+class Drop:
+    """The operator's word: the run goes on without this client."""
+
+    client: str
+
+
+Event = Start | Received | Pulled | PatienceOver | Stop | Drop
 
 
 @dataclass(frozen=True)

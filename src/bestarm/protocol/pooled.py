@@ -22,7 +22,15 @@ from bestarm.exact import clopper_pearson, fisher_pvalue
 from bestarm.problem import Layout
 from bestarm.protocol import decide
 from bestarm.protocol.codec import Malformed
-from bestarm.protocol.fisher import MAX_LOOK, LookClient, Looks, Options, looks_of, wire_of
+from bestarm.protocol.fisher import (
+    MAX_LOOK,
+    LookClient,
+    Looks,
+    Options,
+    looks_of,
+    price_of_loss,
+    wire_of,
+)
 from bestarm.protocol.machine import (
     Action,
     Await,
@@ -233,12 +241,25 @@ class Server(GroupServer):
         if self.out[mine].sum() > self.f:
             self._warn(j, f"{self.out[mine].sum()} clients are proven faulty, more than byzantine = {self.f}")
             return "votes"
-        return "budget" if (self.out[mine] | self.spent[mine]).sum() > self.f else None
+        if (self.out[mine] | self.spent[mine]).sum() <= self.f:
+            return None
+        return "silence" if self.absent[mine].any() else "budget"
 
     def _advance(self, changed: Any) -> list[Action]:
-        if self.race.sum() == 1:  # a late reply has settled it
+        if self.race.sum() == 1 and self.history:  # a late reply has settled it
             return self._won(int(np.argmax(self.race)), self.history[-1]["look"])
         return super()._advance([j for j in changed if self.active[j]])
+
+    def _leave_out(self, j: int) -> None:
+        super()._leave_out(j)
+        self.race[self.own[j]] = False
+
+    def _has_beaten(self, j: int) -> bool:
+        group = self.pool.group
+        return any(group[e["rival"]] == j != group[e["arm"]] for e in self.exits)
+
+    def _price_of_loss(self) -> str:
+        return price_of_loss(self.looks, self.options)
 
     def _pooled(self, look: int) -> tuple[decide.Ints, decide.Ints]:
         """The trimmed sums of every arm at a look: filled from below, and from above."""

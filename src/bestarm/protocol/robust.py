@@ -247,6 +247,25 @@ class Server(GroupServer):
         mine, suspects = self.members[j], self._suspects(j)
         return self._voters(mine) & ~suspects, self.f - int(suspects.sum())
 
+    def _hoped(self, j: int) -> decide.Mask:
+        """Whose intervals count, or may yet: under the paper's rules nobody joins C′."""
+        if self.tight or self.arm[j] < 0:
+            return np.asarray(~self._suspects(j))
+        return self._trust(j)[0]
+
+    def _bears_absence(self, j: int) -> bool:
+        """Whether rounds of this group can be closed, and its bounds can narrow, without the absent.
+
+        Up to f_j of them are like any f_j that are silent. More can be borne while 2f_j + 1 others are
+        left: then the honest ones of those outnumber the f_j that may lie.
+        """
+        absent = self.absent[self.members[j]]
+        if not absent.any():
+            return True
+        hoped = self._hoped(j)
+        faults = self.f - int(self._suspects(j).sum())
+        return bool((hoped & absent).sum() <= faults or (hoped & ~absent).sum() > 2 * faults)
+
     def _is_ready(self, j: int) -> bool:
         if self.arm[j] < 0:
             return False
@@ -254,9 +273,9 @@ class Server(GroupServer):
             return True  # it has heard from 2f+1
         mine = self.members[j]
         members, faults = self._trust(j)
-        expected = ~self._suspects(j) if self.tight else members
-        here = expected & (self.replied[mine] | self.spent[mine])
-        if here.sum() == expected.sum():
+        hoped, absent = self._hoped(j), self.absent[mine]
+        here = hoped & (self.replied[mine] | (self.spent[mine] & ~absent))
+        if not (hoped & ~absent & ~here).any():
             return True
         enough = self.sizes[j] - self.f if self.tight else members.sum() - faults
         return not self.patient and bool(here.sum() >= enough)
@@ -266,6 +285,8 @@ class Server(GroupServer):
         if (suspects := self._suspects(j)).sum() > self.f:
             self._warn(j, f"{suspects.sum()} clients are suspect, more than byzantine = {self.f}")
             return "votes"
+        if not self._bears_absence(j):
+            return "silence"
         if self.arm[j] >= 0:
             return None
         to_come = (~(self.out[mine] | self.spent[mine] | (self.vote[mine] >= 0))).sum()
@@ -289,8 +310,7 @@ class Server(GroupServer):
             if decide.disagree(bounds[0][members], bounds[1][members], faults):
                 self._warn(int(j), DISAGREE)
             # Of those that still pull, or may join, at least one must be honest.
-            hoped = ~self._suspects(int(j)) if self.tight else members
-            spent[j] = (hoped & ~self.spent[mine]).sum() <= faults
+            spent[j] = (self._hoped(int(j)) & ~self.spent[mine]).sum() <= faults
             rows.append((int(self.arm[j]), int(members.sum()), faults))
         last_round = self.options.max_rounds is not None and self.round + 1 >= self.options.max_rounds
         stay, outcome, first = decide.close_round(
@@ -332,6 +352,9 @@ class Server(GroupServer):
 
     def _left(self, j: int) -> list[int]:
         return [int(self.arm[j])] if self.arm[j] >= 0 else list(range(self.layout.arm_counts[j]))
+
+    def _has_beaten(self, j: int) -> bool:
+        return fedsel.led(self.history, j)
 
     def _gap(self, reason: Reason) -> float | None:
         """How far the leading candidate can be from the best, where all intervals are known and hold."""

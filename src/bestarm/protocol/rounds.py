@@ -22,6 +22,7 @@ from bestarm.protocol.machine import (
     Action,
     Await,
     Decided,
+    Drop,
     Event,
     PatienceOver,
     Pull,
@@ -38,6 +39,9 @@ from bestarm.protocol.verdict import REASONS, Reason, Verdict
 
 SERVER = "server"
 MAX_MESSAGE = 1 << 20  # bytes: far more than any message needs
+DROPPED = "dropped by the operator"
+LEFT_OUT = f"{DROPPED}: the verdict is about the other groups"
+LOST_TO_IT = f"{DROPPED}: arms that lost to it stay out, and the verdict is about the rest"
 DISAGREE = "its clients disagree more than chance allows: they may see different rewards"
 
 
@@ -89,6 +93,8 @@ class RoundServer(ABC):
         ("waiting", Received): frozenset({"waiting", "done"}),
         ("waiting", PatienceOver): frozenset({"waiting", "done"}),
         ("waiting", Stop): frozenset({"done"}),
+        ("waiting", Drop): frozenset({"waiting", "done"}),
+        ("done", Drop): frozenset({"done"}),
         ("done", Received): frozenset({"done"}),
         ("done", PatienceOver): frozenset({"done"}),
         ("done", Stop): frozenset({"done"}),
@@ -104,6 +110,7 @@ class RoundServer(ABC):
         self.faulty: list[dict[str, Any]] = []
         self.warnings: list[dict[str, Any]] = []
         self.ignored = 0
+        self.gone: set[str] = set()  # dropped on the operator's word
         self.bits_up = self.bits_down = self.bytes = 0
         self.verdict: Verdict | None = None
 
@@ -124,7 +131,7 @@ class RoundServer(ABC):
                 return [Await(0)]
             case Received(sender, data):
                 self.bytes += len(data)
-                if not self._expects(sender, data):
+                if sender in self.gone or not self._expects(sender, data):
                     return self._ignore(data)
                 if len(data) > MAX_MESSAGE:
                     self.events.append(["oversized", sender, len(data)])
@@ -138,7 +145,19 @@ class RoundServer(ABC):
             case Stop(reason):
                 self.events.append(["stop", reason])
                 return self._undecided(reason if reason in REASONS else "interrupted")  # type: ignore[arg-type]
+            case Drop(client):
+                self.events.append(["drop", client])
+                if client in self.gone or client not in self.layout.group_of:
+                    return []
+                self.gone.add(client)
+                return self._dropped(client)
         return []
+
+    def _leave_out(self, j: int) -> None:
+        """Nobody is left to speak for a group: its arms are compared no more, and the record says so."""
+        text = f"{LOST_TO_IT}{self._price_of_loss()}" if self._has_beaten(j) else LEFT_OUT
+        self.active[j] = False
+        self.warnings.append({"group": self.layout.groups[j].name, "round": self.round, "text": text})
 
     def _ignore(self, data: bytes) -> list[Action]:
         """What nobody asked for is counted, and not kept: a flood must not fill the memory."""
@@ -163,7 +182,8 @@ class RoundServer(ABC):
         names = tuple(
             self.layout.arm(int(j), arm) for j in np.flatnonzero(self.active) for arm in self._left(int(j))
         )
-        verdict = Verdict(status="undecided", reason=reason, candidates=names, gap=self._gap(reason))
+        gap = self._gap(reason) if names else None
+        verdict = Verdict(status="undecided", reason=reason, candidates=names, gap=gap)
         return [self._send(Final(None, None)), *self._end(verdict)]
 
     def _end(self, verdict: Verdict) -> list[Action]:
@@ -194,6 +214,10 @@ class RoundServer(ABC):
         """The driver waits no longer for what is missing in this round."""
 
     @abstractmethod
+    def _dropped(self, client: str) -> list[Action]:
+        """Nothing more comes from this client, by the operator's word."""
+
+    @abstractmethod
     def _close_round(self) -> list[Action]:
         """The round has what it needs."""
 
@@ -204,6 +228,17 @@ class RoundServer(ABC):
     @abstractmethod
     def _gap(self, reason: Reason) -> float | None:
         """How far the leading candidate can be from the best, if that is known."""
+
+    @abstractmethod
+    def _has_beaten(self, j: int) -> bool:
+        """Whether arms of other groups may have lost to one of group j."""
+
+    def _price_of_loss(self) -> str:
+        """What is to be said of δ where arms have lost to a group that is then left out.
+
+        Nothing, if on an event of probability 1 − δ whoever lost is worse than whom it lost to.
+        """
+        return ""
 
 
 class SoloServer(RoundServer):
@@ -223,13 +258,30 @@ class SoloServer(RoundServer):
             return self._undecided("votes")
         self.waiting[j] = False
         self.missing -= 1
-        return actions + (self._close_round() if self.missing == 0 else [])
+        return actions + self._close_if_complete()
+
+    def _close_if_complete(self) -> list[Action]:
+        if self.missing:
+            return []
+        if self.gone and not self.active.any():  # all others have lost to one that was dropped
+            return self._undecided("silence")
+        return self._close_round()
 
     def _expects(self, sender: str, data: bytes) -> bool:
         return sender in self.layout.group_of and bool(self.waiting[self.layout.group_of[sender]])
 
     def _patience_over(self) -> list[Action]:
         return self._undecided("silence")
+
+    def _dropped(self, client: str) -> list[Action]:
+        j = self.layout.group_of[client]
+        if not self.active[j]:
+            return []
+        self._leave_out(j)
+        if self.waiting[j]:
+            self.waiting[j] = False
+            self.missing -= 1
+        return self._close_if_complete()
 
     def _next_round(self, waiting: decide.Mask, message: Downlink) -> list[Action]:
         self.round += 1
@@ -248,7 +300,10 @@ class GroupServer(RoundServer):
     A message that no honest client can send is proof: from then on the sender is out. The same message once
     more is none, since a network may repeat it. A round is closed when each active group has all replies
     that are still expected, or, once the driver's patience is over, as many as honest clients are sure to
-    send.
+    send. If the driver's patience with the same round ends once more, the run ends: "silence".
+
+    A client that was dropped counts as silent: what it said stands, and it is still one of those of whom f
+    may lie. A group that has too few others is left out.
     """
 
     def __init__(self, layout: Layout, wire: Wire | LookWire, byzantine: int) -> None:
@@ -262,6 +317,7 @@ class GroupServer(RoundServer):
         clients = len(layout.clients)
         self.out = np.zeros(clients, dtype=bool)  # proven faulty
         self.spent = np.zeros(clients, dtype=bool)  # makes no more pulls
+        self.absent = np.zeros(clients, dtype=bool)  # dropped: spent, and never heard again
         self.replied = np.zeros(clients, dtype=bool)  # in this round
         self.patient = True
         self.ready = np.zeros(len(sizes), dtype=bool)
@@ -285,15 +341,32 @@ class GroupServer(RoundServer):
         return self._advance([j])
 
     def _patience_over(self) -> list[Action]:
+        if not self.patient:
+            return self._undecided("silence")
         self.patient = False
         return self._advance(np.flatnonzero(self.active))
+
+    def _dropped(self, client: str) -> list[Action]:
+        i = self.index[client]
+        j = int(self.group[i])
+        self.spent[i] = self.absent[i] = True
+        if not self.active[j]:
+            return []
+        borne = ", and counts as silent" if self._stuck(j) is None else ""
+        self._warn(j, f"{client} was {DROPPED}{borne}")
+        return self._advance([j])
 
     def _advance(self, changed: Any) -> list[Action]:
         """Look at these groups again; end, close the round, or wait."""
         if self.state == "done":
             return []
         for j in changed:
-            if reason := self._stuck(int(j)):
+            reason = self._stuck(int(j))
+            if reason and reason != "votes" and self.absent[self.members[j]].any():
+                self._leave_out(int(j))
+                rest = [k for k in changed if self.active[k]]
+                return self._advance(rest) if self.active.any() else self._undecided("silence")
+            if reason:
                 return self._undecided(reason)
             self.ready[j] = self._is_ready(int(j))
         return self._close_round() if self.ready[self.active].all() else []

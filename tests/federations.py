@@ -1,0 +1,255 @@
+"""Small federations for tests: what they are about, their rewards, and folds with a broker but no network."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+
+import numpy as np
+
+import bestarm as ba
+from bestarm.federation import files
+from bestarm.federation.client import Site
+from bestarm.federation.server import Desk
+from bestarm.identity import Envelope, Key, Roster
+from bestarm.journal import Journal
+from bestarm.protocol.machine import Drop, PatienceOver, Pull, Pulled, Received, Send, Start, Stop
+from bestarm.simulate import Run, prepare
+
+SOLO = {"west": {"a": 0.95, "b": 0.02}, "east": {"c": 0.8, "d": 0.02}, "mid": {"e": 0.6, "f": 0.01}}
+SERVER = "server"
+
+
+def scenario(method, groups=None, clients=1, **options):
+    problem = ba.Problem.from_rewards(groups or SOLO, clients=clients)
+    return ba.scenario.Scenario(problem, method, None, options)
+
+
+CASES = {
+    "fed-sel": scenario("fed-sel", period=3000, delta=0.1),
+    "fisher": scenario("fisher", delta=0.1),
+    "robust-fed-sel": scenario("robust-fed-sel", clients=3, byzantine=1, period=3000, delta=0.1),
+    "pooled": scenario("fisher", clients=3, byzantine=1, delta=0.1),
+}
+
+
+@functools.cache
+def drawn(mean, *seed):
+    return (np.random.default_rng(seed).random(300_000) < mean) * 1.0
+
+
+class Coins:
+    """Each client's arms pay the same rewards in the same order, whoever asks and however often."""
+
+    def __init__(self, problem, seed=0):
+        self.problem, self.seed = problem, seed
+        self.made = {}
+
+    def rewards(self, client, arm, start, times):
+        mean = self.problem.rewards[client][arm].p
+        return drawn(mean, self.seed, client, arm)[start : start + times].tolist()
+
+    def draw(self, client, arms, times):
+        sums = []
+        for arm in arms:
+            start = self.made.get((client, arm), 0)
+            sums.append(sum(self.rewards(client, arm, start, times)))
+            self.made[client, arm] = start + times
+        return tuple(sums), times
+
+
+def comparable(record):
+    """What does not depend on the order in which the clients of one round came."""
+    plain = record.public().to_dict()
+    plain["verdict"]["certificate"]["server"]["events"].sort()
+    return {key: value for key, value in plain.items() if key != "digest"}
+
+
+def in_process(case, coins):
+    """The record of the simulator, on these rewards."""
+    _, method, options = prepare(case, None, {})
+    run = Run(case.problem, method, options, None, coins)
+    run.go()
+    return run.record()
+
+
+class Crash(BaseException):
+    """A process dies."""
+
+
+class Folds:
+    """Server and clients as processes, and a broker that keeps what is not acknowledged; no network.
+
+    A process that dies (``Crash``) is opened again from its journal; the others don't notice. Without `rng`
+    everybody takes turns; with one, steps come in any order, messages overtake each other and come twice.
+    """
+
+    def __init__(self, folder, coins, rng=None, batch=10**9):
+        self.folder, self.coins, self.rng, self.batch = folder, coins, rng, batch
+        self.setup = files.Federation.load(folder).setup
+        self.names = self.setup.layout.clients
+        self.working = self.names  # the others are silent
+        self.key = Key.load(folder / "server.key")
+        self.places = {name: files.Place.load(folder / "clients" / name) for name in self.names}
+        self.desk, self.sites = None, dict.fromkeys(self.names)
+        self.up, self.down, self.seen = [], [], {name: set() for name in self.names}
+        self.paid = dict.fromkeys(self.names, 0)
+        for name in (SERVER, *self.names):
+            self.alive(name)
+
+    def alive(self, name):
+        """The process of this name; opened again if it has died."""
+        with self.mortal(name):
+            if name == SERVER and self.desk is None:
+                path = self.folder / files.JOURNAL
+                if path.exists():
+                    self.desk = Desk(Journal.open(path), self.key)
+                else:
+                    roster = Roster.load(self.folder / files.ROSTER)
+                    self.desk = Desk.create(path, self.setup, roster, self.key)
+                assert not self.desk.failures
+            elif name != SERVER and self.sites[name] is None:
+                self.sites[name] = Site.open(self.places[name])
+        return self.desk if name == SERVER else self.sites[name]
+
+    @contextlib.contextmanager
+    def mortal(self, name):
+        try:
+            yield
+        except Crash:
+            if name == SERVER:
+                self.desk = None
+            else:
+                self.sites[name] = None
+
+    def close(self):
+        for one in (self.desk, *self.sites.values()):
+            if one is not None:
+                one.journal.close()
+
+    def few(self, things):
+        """Some of what is under way: all, or what the network happens to bring."""
+        if self.rng is None or len(things) == 0:
+            return list(things)
+        return self.rng.sample(list(things), self.rng.randint(0, len(things)))
+
+    def step(self, name):
+        with self.mortal(name):
+            one = self.alive(name)
+            if one is not None:
+                self.serve(one) if name == SERVER else self.work(name, one)
+
+    def serve(self, desk):
+        self.publish(desk)
+        batch = self.few(range(len(self.up)))
+        desk.take([self.up[k] for k in batch])
+        again = self.rng is not None and self.rng.random() < 0.2  # the acknowledgement was lost
+        self.up = [data for k, data in enumerate(self.up) if again or k not in batch]
+        self.publish(desk)
+
+    def publish(self, desk):
+        self.down += [data for _, data in desk.downs[len(self.down) :]]
+
+    def work(self, name, site):
+        for k in self.few([k for k in range(len(self.down)) if k not in self.seen[name]]):
+            site.received(self.down[k])
+            self.seen[name].add(k)
+        while site.sent < len(site.ups):
+            self.up.append(site.ups[site.sent])
+            site.sent += 1
+        if site.pull is not None:
+            pull, i = site.pull, self.names.index(name)
+            most = self.batch if self.rng is None else self.rng.choice([1, 50, self.batch])
+            times = min(pull.times, most)
+            site.ask(pull.arms, times)
+            got = {}
+            for arm in pull.arms:
+                need = max(0, times - len(site.kept[arm]))
+                got[arm] = self.coins.rewards(i, arm, site.made[site.group.arms[arm]], need)
+            site.rewards(got)
+
+    def turn(self):
+        everyone = [SERVER, *self.working]
+        for name in everyone if self.rng is None else self.rng.choices(everyone, k=len(everyone)):
+            self.step(name)
+
+    @property
+    def over(self):
+        sites = [self.sites[name] for name in self.working]
+        return self.desk is not None and self.desk.done and all(site and site.over for site in sites)
+
+    def go(self, turns=5000):
+        for _ in range(turns):
+            if self.over:
+                return self.desk.record()
+            self.turn()
+        raise AssertionError(f"no verdict: waits for {self.desk.waiting_for()}")
+
+    def check_pulls(self):
+        """Every pull that a client's journal holds counts once, or waits to be used."""
+        for site in self.sites.values():
+            check_pulls(site)
+
+
+def check_pulls(site):
+    own = site.machine
+    counted = own.pulls if isinstance(own.pulls, int) else sum(own.pulls)
+    assert site.pulls == counted + sum(map(len, site.kept))
+
+
+def driven(case, coins, folds):
+    """The record of bare machines that hear and pull in the order that the journals of a federation have.
+
+    Only the order is taken from there: all words are the machines' own, all rewards those of `coins`.
+    """
+    _, method, options = prepare(case, None, {})
+    run = Run(case.problem, method, options, None, coins)
+    downs, said, pulls = [], {}, {}
+    orders = {name: iter(list(site.journal.events())) for name, site in folds.sites.items()}
+    got, heard = {name: set() for name in said}, {}
+
+    def hear(actions):
+        downs.extend(action.payload for action in actions if isinstance(action, Send))
+
+    def speak(name, actions):
+        for action in actions:
+            if isinstance(action, Send):
+                said[name].append(action.payload)
+            elif isinstance(action, Pull):
+                pulls[name] = action.arms
+
+    def go_on(name):
+        client, event = run.clients[run.index[name]], next(orders[name])
+        if event.kind == "rewards" and (times := json.loads(event.body)["times"]):
+            sums, _ = coins.draw(run.index[name], pulls[name], times)
+            speak(name, client.handle(Pulled(sums, times)))
+        elif event.kind == "down":
+            got[name].add(Envelope.decode(event.body).round)
+            while heard[name] in got[name]:
+                speak(name, client.handle(Received(SERVER, downs[heard[name]])))
+                heard[name] += 1
+
+    hear(run.server.handle(Start()))
+    for client in run.clients:
+        said[client.name], got[client.name], heard[client.name] = [], set(), 0
+        speak(client.name, client.handle(Start()))
+    due, here = dict.fromkeys(said, 0), {name: set() for name in said}
+    for event in folds.desk.journal.events():
+        match event.kind:
+            case "up":
+                envelope = Envelope.decode(event.body)
+                name = envelope.source
+                here[name].add(envelope.round)
+                while due[name] in here[name]:
+                    while len(said[name]) <= due[name]:
+                        go_on(name)
+                    hear(run.server.handle(Received(name, said[name][due[name]])))
+                    due[name] += 1
+            case "patience":
+                hear(run.server.handle(PatienceOver(int(event.body))))
+            case "drop":
+                hear(run.server.handle(Drop(event.body.decode())))
+            case "stop":
+                hear(run.server.handle(Stop(event.body.decode())))
+    return run.record()

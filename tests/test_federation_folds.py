@@ -1,0 +1,709 @@
+"""The folds of a federation, in process: every crash, every order, every drop, and hostile bytes."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bestarm as ba
+from bestarm.federation import files
+from bestarm.federation.client import Site
+from bestarm.federation.server import AHEAD, Desk, verify
+from bestarm.identity import Envelope, Key, Roster
+from bestarm.journal import Journal
+from bestarm.protocol.machine import Drop, PatienceOver, Pull, Pulled, Received, Send, Start
+from bestarm.protocol.messages import LookStopped, Withdrawn
+from bestarm.simulate import Run, prepare
+from federations import SERVER, Coins, Crash, Folds, comparable, driven, in_process, scenario
+
+TWO = {"west": {"a": 0.99, "b": 0.01}, "east": {"c": 0.5}}
+ONE_EACH = {"west": {"a": 0.99}, "east": {"c": 0.5}}
+TINY = {
+    "fed-sel": scenario("fed-sel", TWO, period=3000, delta=0.1),
+    "early": scenario("fed-sel", TWO, period=3000, delta=0.1, early_stop=True),
+    "fisher": scenario("fisher", TWO, n0=8, q=2.0, delta=0.1),
+    "robust-fed-sel": scenario("robust-fed-sel", ONE_EACH, clients=3, byzantine=1, period=3000, delta=0.1),
+    "pooled": scenario("fisher", TWO, clients=3, byzantine=1, n0=8, q=4.0, delta=0.1),
+}
+SOUND = ("fed-sel", "fisher")  # whose record does not depend on the order within a round
+
+
+@pytest.fixture(scope="module")
+def shelf():
+    """A folder in memory, where there is one: journals wait for the disk at every append."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def made(shelf):
+    """Each federation's folder; ``fresh`` takes the journals of the last run away."""
+    folders = {}
+
+    def fresh(name):
+        if name not in folders:
+            folders[name] = shelf / name
+            files.init(TINY[name], folders[name], port=0)
+        for path in (*folders[name].rglob("journal.db*"), folders[name] / files.RECORD):
+            path.unlink(missing_ok=True)
+        return folders[name]
+
+    return fresh
+
+
+class Fuse:
+    """Kills the process that makes append number `at`: right after it, or right before."""
+
+    def __init__(self, monkeypatch):
+        self.count, self.at, self.before = 0, 0, False
+        honest = Journal.append_many
+
+        def append_many(journal, events):
+            self.count += 1
+            if self.count == self.at and self.before:
+                self.blow(journal)
+            done = honest(journal, events)
+            if self.count == self.at:
+                self.blow(journal)
+            return done
+
+        monkeypatch.setattr(Journal, "append_many", append_many)
+
+    def blow(self, journal):
+        journal.close()
+        raise Crash
+
+    def set(self, at, before):
+        self.count, self.at, self.before = 0, at, before
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_crash_at_any_append_changes_nothing(made, name, monkeypatch):
+    fuse, case = Fuse(monkeypatch), TINY[name]
+    coins = Coins(case.problem)
+
+    def run(at, before):
+        folder = made(name)
+        fuse.set(at, before)
+        folds = Folds(folder, coins)
+        record = folds.go()
+        folds.check_pulls()
+        own = driven(case, Coins(case.problem), folds)
+        assert own.public() == record.public(), "no message was lost, and none counted twice"
+        record.save(folder / files.RECORD)
+        folds.close()
+        found = verify(folder)
+        assert found.ok, found.failures
+        assert found.record == record
+        assert record.verdict.arm == "west/a"
+        return record
+
+    plain = run(0, False)
+    appends = fuse.count
+    assert appends > 10
+    for at in range(1, appends + 1):
+        for before in (False, True):
+            record = run(at, before)
+            if name in SOUND:
+                assert comparable(record) == comparable(plain)
+
+
+@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("seed", range(6))
+def test_the_record_is_that_of_bare_machines_in_the_same_order(made, name, seed):
+    case, folder = TINY[name], made(name)
+    folds = Folds(folder, Coins(case.problem, seed), random.Random(seed))
+    record = None
+    for _ in range(5000):
+        folds.turn()
+        if folds.over:
+            record = folds.desk.record()
+            break
+        if folds.rng.random() < 0.05 and getattr(folds.desk.machine, "patient", False):
+            folds.desk.patience_over()
+    assert record is not None
+    folds.check_pulls()
+    assert driven(case, Coins(case.problem, seed), folds).public() == record.public()
+    assert ba.verify(record).ok
+    if name in SOUND:
+        assert comparable(in_process(case, Coins(case.problem, seed))) == comparable(record)
+    record.save(folder / files.RECORD)
+    folds.close()
+    assert verify(folder).record == record
+
+
+# --- drops ---
+
+FOUR = {"one": {"a": 0.9, "b": 0.1}, "two": {"c": 0.6, "d": 0.2}, "three": {"e": 0.3}}
+DROPS = {
+    "fed-sel": scenario("fed-sel", FOUR, period=2000, delta=0.1),
+    "early": scenario("fed-sel", FOUR, period=2000, delta=0.1, early_stop=True, epsilon=0.05),
+    "fisher": scenario("fisher", FOUR, delta=0.1),
+    "fisher, epsilon": scenario("fisher", FOUR, delta=0.1, epsilon=0.05, budget=4000),
+    "robust": scenario("robust-fed-sel", FOUR, clients=3, byzantine=1, period=2000, delta=0.1),
+    "robust, f = 0": scenario("robust-fed-sel", FOUR, clients=2, byzantine=0, period=2000, delta=0.1),
+    "robust, paper": scenario(
+        "robust-fed-sel", FOUR, clients=4, byzantine=1, period=2000, delta=0.1, rules="paper"
+    ),
+    "pooled": scenario("fisher", FOUR, clients=3, byzantine=1, delta=0.1, epsilon=0.02),
+    "pooled, f = 0": scenario("fisher", FOUR, clients=2, byzantine=0, delta=0.1),
+}
+
+
+class Bare:
+    """Machines, mail in any order between clients, and an operator who drops whom the test says."""
+
+    def __init__(self, case, rng):
+        _, method, options = prepare(case, None, {})
+        self.run = Run(case.problem, method, options, None, Coins(case.problem, rng.randint(0, 99)))
+        self.rng, self.server = rng, self.run.server
+        names = case.problem.layout.clients
+        self.up, self.down = {n: [] for n in names}, {n: [] for n in names}
+        self.pull = dict.fromkeys(names)
+        self.hear(self.server.handle(Start()))
+        for client in self.run.clients:
+            self.speak(client.name, client.handle(Start()))
+
+    def hear(self, actions):
+        for action in actions:
+            if isinstance(action, Send):
+                for box in self.down.values():
+                    box.append(action.payload)
+
+    def speak(self, name, actions):
+        for action in actions:
+            if isinstance(action, Send):
+                self.up[name].append(action.payload)
+            elif isinstance(action, Pull):
+                self.pull[name] = action if action.arms else None
+
+    def step(self, name):
+        """One client hears, pulls and speaks, as far as chance lets it; whether anything happened."""
+        i, client = self.run.index[name], self.run.clients[self.run.index[name]]
+        moved = False
+        if self.down[name] and self.rng.random() < 0.7:
+            self.speak(name, client.handle(Received(SERVER, self.down[name].pop(0))))
+            moved = True
+        if (pull := self.pull[name]) is not None and self.rng.random() < 0.7:
+            self.pull[name] = None
+            self.speak(name, client.handle(Pulled(*self.run.source.draw(i, pull.arms, pull.times))))
+            moved = True
+        if self.up[name] and self.rng.random() < 0.7:
+            self.hear(self.server.handle(Received(name, self.up[name].pop(0))))
+            moved = True
+        return moved
+
+    def idle(self, silent):
+        """Whether nobody but the silent could still do anything."""
+        others = [c for c in self.up if c not in silent]
+        return not any(self.up[c] or self.down[c] or self.pull[c] for c in others)
+
+
+@given(data=st.data(), name=st.sampled_from(sorted(DROPS)))
+@settings(max_examples=100)
+def test_drops_at_any_moment_end_in_an_honest_verdict(data, name):
+    case = DROPS[name]
+    layout = case.problem.layout
+    rng = random.Random(data.draw(st.integers(0, 99)))
+    doomed = data.draw(st.lists(st.sampled_from(layout.clients), unique=True, max_size=len(layout.clients)))
+    silent = [c for c in doomed if data.draw(st.booleans())]  # they were gone before the operator knew it
+    moments = {c: data.draw(st.integers(0, 40)) for c in doomed}
+    bare, said = Bare(case, rng), []
+    for turn in range(3000):
+        if bare.server.state == "done":
+            break
+        for c in doomed:
+            if moments[c] == turn and bare.server.state != "done":
+                bare.hear(bare.server.handle(Drop(c)))
+                said.append(c)
+        moved = [bare.step(c) for c in rng.sample(layout.clients, len(layout.clients)) if c not in silent]
+        if not any(moved) and bare.idle(silent) and turn > 40:
+            bare.hear(bare.server.handle(PatienceOver(bare.server.round)))
+    server = bare.server
+    assert server.state == "done"
+    record = bare.run.record()
+    assert ba.verify(record.public()).ok, ba.verify(record.public()).failures
+    assert ba.verify(record).ok, ba.verify(record).failures
+    events = record.verdict.certificate["server"]["events"]
+    assert [event[1] for event in events if event[0] == "drop"] == said
+    left_out = {w["group"] for w in record.warnings if w["text"].startswith("dropped")}
+    named = [record.verdict.arm] if record.verdict.arm else record.verdict.candidates
+    assert not {arm.split("/")[0] for arm in named} & left_out
+    stay_out = any("stay out" in warning["text"] for warning in record.warnings)
+    best = [arm for arm in ("one/a", "two/c", "three/e") if arm.split("/")[0] not in left_out]
+    if record.verdict.arm is not None:
+        assert record.verdict.arm == best[0] or stay_out
+    if not said and not silent:
+        assert record.verdict.arm == "one/a"
+    if record.verdict.status == "undecided":
+        assert record.verdict.reason in ("silence", "budget")
+
+
+def settle(bare, silent=()):
+    """Everybody but the silent goes on until the server has its verdict, or nothing moves."""
+    for _ in range(2000):
+        if bare.server.state == "done" or bare.idle(silent):
+            return
+        for name in bare.up:
+            if name not in silent:
+                bare.step(name)
+    raise AssertionError("it goes on for ever")
+
+
+def texts(bare):
+    return [warning["text"] for warning in bare.server.warnings]
+
+
+@pytest.mark.parametrize("name", ["fed-sel", "fisher"])
+def test_a_group_that_has_beaten_nobody_leaves_a_full_promise_about_the_others(name):
+    bare = Bare(DROPS[name], random.Random(1))
+    settle(bare, ["one-1"])
+    assert bare.server.state == "waiting"
+    bare.hear(bare.server.handle(Drop("one-1")))
+    settle(bare, ["one-1"])
+    assert bare.server.verdict.arm == "two/c"
+    assert texts(bare) == ["dropped by the operator: the verdict is about the other groups"]
+
+
+def test_after_a_leader_of_fed_sel_is_dropped_its_losers_stay_out():
+    case = scenario("fed-sel", {"one": {"a": 0.9}, "two": {"c": 0.88}, "three": {"e": 0.01}}, delta=0.1)
+    bare = Bare(case, random.Random(1))
+    while bare.server.round == 0:
+        for name in bare.up:
+            bare.step(name)
+    assert bare.server.active.tolist() == [True, True, False]
+    bare.hear(bare.server.handle(Drop("one-1")))
+    settle(bare, ["one-1"])
+    assert bare.server.verdict.arm == "two/c"
+    assert texts(bare) == [
+        "dropped by the operator: arms that lost to it stay out, and the verdict is about the rest"
+    ]
+
+
+@pytest.mark.parametrize(("delta", "proved"), [(0.1, "at most 0.25"), (0.45, "unknown")])
+def test_after_a_leader_of_fed_fisher_is_dropped_less_is_proved_and_the_record_says_how_much(delta, proved):
+    groups = {"one": {"a": 0.9, "b": 0.1}, "two": {"c": 0.85, "d": 0.1}, "three": {"e": 0.8}}
+    bare = Bare(scenario("fisher", groups, delta=delta), random.Random(1))
+    while bare.server.round == 0:
+        for name in bare.up:
+            bare.step(name)
+    leader = bare.server.leader
+    bare.hear(bare.server.handle(Drop(bare.run.problem.layout.groups[leader].clients[0])))
+    (text,) = texts(bare)
+    assert text.endswith(f"; the probability of an error is then {proved}, instead of delta = {delta:g}")
+
+
+def test_others_that_had_lost_to_a_dropped_leader_leave_nobody():
+    """Its bin is on the way when it is dropped: all others withdraw, and there is no verdict."""
+    bare = Bare(scenario("fisher", {"one": {"a": 0.9}, "two": {"c": 0.8}}, delta=0.1), random.Random(0))
+    while bare.server.round == 0:
+        for name in bare.up:
+            bare.step(name)
+    assert bare.server.leader == 0
+    bare.hear(bare.server.handle(Drop("one-1")))
+    bare.server.handle(Received("two-1", Withdrawn().encode_in_look(bare.server.wire)[0]))
+    assert bare.server.verdict.reason == "silence"
+    assert bare.server.verdict.candidates == ()
+
+
+@pytest.mark.parametrize("name", ["robust", "pooled"])
+def test_a_group_bears_as_many_dropped_clients_as_it_bears_liars(name):
+    bare = Bare(DROPS[name], random.Random(1))
+    bare.hear(bare.server.handle(Drop("one-1")))
+    settle(bare, ["one-1"])
+    assert bare.server.verdict.arm == "one/a"
+    assert texts(bare) == ["one-1 was dropped by the operator, and counts as silent"]
+
+    bare = Bare(DROPS[name], random.Random(1))
+    for client in ("one-1", "one-2"):
+        bare.hear(bare.server.handle(Drop(client)))
+    settle(bare, ["one-1", "one-2"])
+    assert bare.server.verdict.arm == "two/c"
+    assert texts(bare)[-1] == "dropped by the operator: the verdict is about the other groups"
+
+
+@pytest.mark.parametrize("rules", ["tight", "paper"])
+def test_a_robust_group_that_loses_too_many_later_is_left_out(rules):
+    groups = {"one": {"a": 0.9}, "two": {"c": 0.89}, "three": {"e": 0.1}}
+    case = scenario("robust-fed-sel", groups, clients=4, byzantine=1, delta=0.1, rules=rules)
+    bare = Bare(case, random.Random(1))
+    while bare.server.round < 2:
+        for name in bare.up:
+            bare.step(name)
+    voters = np.flatnonzero(bare.server._trust(0)[0])[:2]  # under the paper's rules only those count
+    drops = [bare.run.problem.layout.groups[0].clients[i] for i in voters]
+    for client in drops:
+        assert bare.server.active.tolist() == [True, True, False]
+        bare.hear(bare.server.handle(Drop(client)))
+    assert bare.server.active.tolist() == [False, True, False]
+    settle(bare, drops)
+    assert bare.server.verdict.arm == "two/c"
+    assert texts(bare)[:2] == [
+        f"{drops[0]} was dropped by the operator, and counts as silent",
+        f"{drops[1]} was dropped by the operator",
+    ]
+
+
+def test_a_client_that_had_stopped_and_is_dropped_does_not_end_the_run():
+    bare = Bare(DROPS["fisher, epsilon"], random.Random(1))
+    bare.server.handle(Received("three-1", LookStopped().encode(bare.server.wire)[0]))
+    bare.hear(bare.server.handle(Drop("three-1")))
+    settle(bare, ["three-1"])
+    assert bare.server.verdict.arm == "one/a"
+
+
+def test_without_liars_a_robust_group_goes_on_with_who_is_left_and_a_pooled_one_is_left_out():
+    for name, arm in (("robust, f = 0", "one/a"), ("pooled, f = 0", "two/c")):
+        bare = Bare(DROPS[name], random.Random(1))
+        bare.hear(bare.server.handle(Drop("one-1")))
+        settle(bare, ["one-1"])
+        assert bare.server.verdict.arm == arm
+
+
+@pytest.mark.parametrize("name", ["robust", "robust, paper", "robust, f = 0", "pooled", "pooled, f = 0"])
+def test_too_many_silent_clients_end_in_undecided_and_not_in_a_hang(name):
+    bare = Bare(DROPS[name], random.Random(1))
+    silent = bare.run.problem.layout.groups[0].clients[: 1 + DROPS[name].options["byzantine"]]
+    settle(bare, silent)
+    for _ in range(2):
+        assert bare.server.state == "waiting"
+        bare.hear(bare.server.handle(PatienceOver(bare.server.round)))
+        settle(bare, silent)
+    assert bare.server.verdict.reason == "silence"
+    assert "one/a" in bare.server.verdict.candidates
+
+
+def test_a_drop_is_in_the_journal_and_in_the_certificate(made):
+    folder = made("fisher")
+    folds = Folds(folder, Coins(TINY["fisher"].problem))
+    folds.desk.drop("west-1")
+    folds.desk.drop("west-1")
+    folds.desk.journal.close()
+    folds.desk = None
+    record = folds.go()
+    record.save(folder / files.RECORD)
+    assert record.verdict.arm == "east/c"
+    assert record.verdict.certificate["server"]["events"].count(["drop", "west-1"]) == 1
+    assert driven(TINY["fisher"], Coins(TINY["fisher"].problem), folds).public() == record.public()
+    folds.close()
+    assert verify(folder).ok
+
+
+# --- hostile bytes ---
+
+
+def flipped(data, at):
+    at %= len(data)
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+class Hostile:
+    """What anyone may send to the server or to a client, and what must not count."""
+
+    def __init__(self, folds, other, data):
+        self.folds, self.other, self.data = folds, other, data
+        self.junk = st.binary(max_size=300)
+
+    def to_desk(self):
+        """Bytes, and whether they must be counted as refused."""
+        folds, draw = self.folds, self.data.draw
+        setup, name = folds.setup, draw(st.sampled_from(folds.names))
+        key, run = folds.places[name].key, setup.run
+        kind = draw(
+            st.sampled_from(["junk", "flip", "repeat", "run", "other", "kind", "early", "echo", "two"])
+        )
+        accepted = [e for e in folds.desk.slots.accepted.values() if e.source == name]
+        number = draw(st.integers(0, 3))
+        match kind:
+            case "flip" if accepted:
+                return flipped(accepted[0].encode(), draw(st.integers(0, 10_000))), True
+            case "repeat" if accepted:
+                return draw(st.sampled_from(accepted)).encode(), False
+            case "two" if accepted:  # its own key, and another word than before: evidence
+                first = draw(st.sampled_from(accepted))
+                closed = first.slot in folds.desk.slots.evidence
+                return Envelope.sign(key, run, name, "up", first.round, first.content + b"x").encode(), closed
+            case "run":
+                return Envelope.sign(key, secrets.token_bytes(16), name, "up", number, b"x").encode(), True
+            case "other":
+                return Envelope.sign(self.other, run, name, "up", 5 + number, b"x").encode(), True
+            case "kind":
+                word = draw(st.sampled_from(["", "down", "have", "UP", "x"]))
+                return Envelope.sign(key, run, name, word, number, b"x").encode(), True
+            case "early":
+                number += len(folds.desk.downs) + AHEAD
+                return Envelope.sign(key, run, name, "up", number, b"x").encode(), True
+            case "echo" if folds.down:
+                return draw(st.sampled_from(folds.down)), True
+        return draw(self.junk), True
+
+    def to_site(self, site):
+        folds, draw = self.folds, self.data.draw
+        run, number = folds.setup.run, draw(st.integers(0, 5))
+        kind = draw(st.sampled_from(["junk", "flip", "again", "run", "other", "kind", "early", "up", "have"]))
+        match kind:
+            case "flip" if folds.down:
+                fresh = [d for k, d in enumerate(folds.down) if k not in folds.seen[site.place.client]]
+                if fresh:
+                    return flipped(fresh[0], draw(st.integers(0, 10_000))), None
+            case "again" if folds.down:
+                return draw(st.sampled_from(folds.down)), False
+            case "run":
+                return Envelope.sign(
+                    folds.key, secrets.token_bytes(16), SERVER, "down", number, b""
+                ).encode(), True
+            case "other":
+                number += site.heard
+                return Envelope.sign(self.other, run, SERVER, "down", number + 10, b"").encode(), True
+            case "kind":
+                return Envelope.sign(folds.key, run, SERVER, "up", number, b"x").encode(), True
+            case "early":
+                return Envelope.sign(folds.key, run, SERVER, "down", 10**6, b"x").encode(), True
+            case "up" if folds.up:
+                return draw(st.sampled_from(folds.up)), True
+            case "have":  # an old word of the server's: it may come at any time
+                whom = draw(st.sampled_from(folds.names))
+                return Envelope.sign(folds.key, run, SERVER, "have", number, whom.encode()).encode(), False
+        return draw(self.junk), True
+
+
+@given(data=st.data(), name=st.sampled_from(["fisher", "pooled"]))
+@settings(max_examples=25)
+def test_hostile_bytes_between_honest_ones_change_nothing(made, data, name):
+    case, folder = TINY[name], made(name)
+    folds = Folds(folder, Coins(case.problem), random.Random(data.draw(st.integers(0, 99))))
+    hostile = Hostile(folds, Key.from_seed(bytes(range(32))), data)
+    for _ in range(data.draw(st.integers(1, 12))):
+        for _ in range(data.draw(st.integers(0, 4))):
+            folds.turn()
+        for _ in range(data.draw(st.integers(0, 4))):
+            if folds.desk.done:
+                break
+            words, counts = hostile.to_desk()
+            before = folds.desk.refused.total()
+            folds.desk.take([words])
+            assert folds.desk.refused.total() == before + counts
+        for site in folds.sites.values():
+            words, counts = hostile.to_site(site)
+            before = site.refused
+            site.received(words)
+            assert counts is None or site.refused == before + counts
+    record = folds.go()
+    folds.check_pulls()
+    assert record.verdict.arm == "west/a"
+    assert not record.proven_faulty
+    if name == "fisher":
+        assert comparable(record) == comparable(in_process(case, Coins(case.problem)))
+    assert driven(case, Coins(case.problem), folds).public() == record.public()
+    record.save(folder / files.RECORD)
+    folds.close()
+    found = verify(folder)
+    assert found.ok, found.failures
+    assert len(found.suspects) == len({evidence.first.source for evidence in found.evidence})
+
+
+@given(data=st.data(), name=st.sampled_from(["robust-fed-sel", "pooled"]))
+@settings(max_examples=25)
+def test_a_client_that_signs_anything_is_borne_and_nothing_raises(made, data, name):
+    """One liar a group, with a valid key: junk, an honest message with a bit flipped, another's words."""
+    case, folder = TINY[name], made(name)
+    folds = Folds(folder, Coins(case.problem))
+    liars = ["west-3", "east-3"]
+    folds.working = [c for c in folds.names if c not in liars]
+    numbers = dict.fromkeys(liars, 0)
+    for turn in range(500):
+        if folds.over:
+            break
+        for liar in liars:
+            honest = [e.content for e in folds.desk.slots.accepted.values() if e.content]
+            kinds = [st.binary(max_size=40)]
+            if honest:
+                words = st.sampled_from(honest)
+                kinds += [words, st.builds(flipped, words, st.integers(0, 400))]
+            if data.draw(st.booleans()):
+                content, number = data.draw(st.one_of(kinds)), numbers[liar]
+                key = folds.places[liar].key
+                folds.up.append(Envelope.sign(key, folds.setup.run, liar, "up", number, content).encode())
+                numbers[liar] += number < len(folds.desk.downs) + AHEAD - 1
+        folds.turn()
+        if turn % 10 == 9 and folds.desk.machine.patient:
+            folds.desk.patience_over()
+    assert folds.over
+    record = folds.desk.record()
+    assert record.verdict.arm == "west/a"
+    assert {fault["client"] for fault in record.proven_faulty} <= set(liars)
+    record.save(folder / files.RECORD)
+    folds.close()
+    found = verify(folder)
+    assert found.ok, found.failures
+    assert set(found.suspects) <= set(liars)
+
+
+def test_a_flood_fills_neither_the_memory_nor_the_journal(made):
+    folds = Folds(made("fisher"), Coins(TINY["fisher"].problem))
+    place, desk, run = folds.places["west-1"], folds.desk, folds.setup.run
+    for k in range(3000):
+        source = f"nobody {k}" if k % 2 else "west-1"
+        kind = "up" if k % 3 else "x"
+        blank = Envelope(run, source, kind, k, b"x", bytes(64)).encode()
+        desk.take([blank, secrets.token_bytes(50), bytes(1 << 16)])
+    assert len(desk.refused) < 12
+    assert len(desk.journal) == 0
+    for k in range(1, 3 * AHEAD):  # valid, but number 0 never comes
+        for story in (b"one", b"two", b"three"):
+            desk.take([Envelope.sign(place.key, run, "west-1", "up", k, story).encode()])
+    assert len(desk.held["west-1"]) == AHEAD - 1
+    assert len(desk.slots.evidence) == AHEAD - 1
+    assert len(desk.journal) == 2 * (AHEAD - 1)
+    site = folds.sites["east-1"]
+    while not site.ups:
+        folds.step("east-1")
+    folds.step("east-1")
+    before = len(site.journal)
+    have = Envelope.sign(folds.key, run, SERVER, "have", 0, b"east-1").encode()
+    for _ in range(100):  # an old word of the server's, again and again
+        site.received(have)
+        assert site.sent == 0
+        site.sent = len(site.ups)
+    assert len(site.journal) <= before + 2
+    for k in range(2000):
+        site.received(Envelope(run, SERVER, "down", k, b"", bytes(64)).encode())
+    assert not site.held
+    assert site.refused == 2000
+    folds.close()
+
+
+# --- what else could get lost ---
+
+
+def test_two_stories_of_one_client_are_kept_as_evidence(made):
+    folder = made("fisher")
+    folds = Folds(folder, Coins(TINY["fisher"].problem))
+    place = folds.places["west-1"]
+    while not folds.desk.slots.accepted:
+        folds.step("west-1")
+        folds.step(SERVER)
+    folds.desk.take([Envelope.sign(place.key, place.setup.run, place.client, "up", 0, b"other").encode()])
+    folds.go().save(folder / files.RECORD)
+    folds.close()
+    found = verify(folder)
+    assert found.ok
+    assert list(found.suspects) == ["west-1"]
+    assert len(found.evidence) == 1
+
+
+def test_an_early_broadcast_that_was_acknowledged_survives_a_crash(made):
+    """The broker won't bring it again."""
+    folds = Folds(made("fisher"), Coins(TINY["fisher"].problem), random.Random(0))
+    name = "west-1"
+    while len(folds.down) < 1:
+        folds.turn()
+    place = folds.places[name]
+    early = Envelope.sign(folds.key, folds.setup.run, SERVER, "down", folds.sites[name].heard + 1, b"junk")
+    folds.sites[name].received(early.encode())
+    folds.sites[name].journal.close()
+    folds.sites[name] = None
+    site = Site.open(place)
+    assert site.held == {early.round: early}
+    site.journal.close()
+    folds.close()
+
+
+def test_a_word_of_the_server_makes_a_client_send_again_even_after_a_crash(made):
+    folds = Folds(made("fisher"), Coins(TINY["fisher"].problem))
+    site = folds.sites["west-1"]
+    while not site.sent:
+        folds.step("west-1")
+    folds.up.clear()  # the broker has lost its store
+    site.stop("budget")  # any append notes what was sent
+    site.received(folds.desk.have("west-1"))
+    site.journal.close()
+    again = Site.open(folds.places["west-1"])
+    assert again.sent == 0
+    again.journal.close()
+    folds.sites["west-1"] = None
+    folds.close()
+
+
+def test_what_a_revoked_key_signed_counts_if_it_came_before_and_is_signed_again_if_not(shelf):
+    """West is given another key twice: after the server had its first word, and before it had another."""
+    folder, case = shelf / "keys", TINY["fisher"]
+    files.init(case, folder, port=0)
+    folds = Folds(folder, Coins(case.problem))
+
+    def new_key():
+        old = folds.sites["west-1"].place.folder
+        folds.sites["west-1"].journal.close()
+        files.revoke(folder, "west-1")
+        folds.desk.set_roster(Roster.load(folder / files.ROSTER))
+        place = files.add_client(folder, "west-1")
+        folds.desk.set_roster(Roster.load(folder / files.ROSTER))
+        for path in old.glob("journal.db*"):
+            path.rename(place / path.name)
+        folds.places["west-1"] = files.Place.load(place)
+        folds.sites["west-1"] = Site.open(folds.places["west-1"])
+
+    while not folds.desk.slots.accepted:
+        folds.step("west-1")
+        folds.step(SERVER)
+    new_key()
+    while len(folds.sites["west-1"].ups) < 2:
+        folds.turn()
+    assert folds.up or folds.sites["west-1"].sent < 2, "the second has not come yet"
+    new_key()
+    assert folds.sites["west-1"].sent == 0
+    record = folds.go()
+    assert record.verdict.arm == "west/a"
+    assert not folds.desk.slots.evidence
+    assert comparable(record) == comparable(in_process(case, Coins(case.problem)))
+    record.save(folder / files.RECORD)
+    folds.close()
+    found = verify(folder)
+    assert found.ok, found.failures
+
+
+def test_a_journal_that_lost_its_last_events_is_gone_on_with(made):
+    """An append that did not return may be torn; what is left is a prefix, and the run ends the same way."""
+    folder, case = made("fisher"), TINY["fisher"]
+    folds = Folds(folder, Coins(case.problem))
+    plain = comparable(folds.go())
+    header, events = folds.desk.journal.header, list(folds.desk.journal.events())
+    folds.close()
+    for keep in range(len(events)):
+        folder = made("fisher")
+        with Journal.create(folder / files.JOURNAL, "federation-server", header) as journal:
+            journal.append_many([(event.kind, event.body) for event in events[:keep]])
+        desk = Desk(Journal.open(folder / files.JOURNAL), folds.key)
+        assert not desk.failures
+        desk.take([event.body for event in events if event.kind == "up"])
+        assert desk.done
+        assert comparable(desk.record()) == plain
+        desk.journal.close()
+
+
+def test_verification_finds_a_journal_that_was_tampered_with(made):
+    folder = made("fed-sel")
+    folds = Folds(folder, Coins(TINY["fed-sel"].problem))
+    folds.go().save(folder / files.RECORD)
+    path = folder / files.JOURNAL
+    header, events = folds.desk.journal.header, list(folds.desk.journal.events())
+    folds.close()
+    assert verify(folder).ok
+    path.unlink()
+    with Journal.create(path, "federation-server", header) as journal:  # a whole new file, with a false sum
+        for kind, body in ((e.kind, bytearray(e.body)) for e in events):
+            if kind == "up":
+                body[-65] ^= 1
+            journal.append(kind, bytes(body))
+    found = verify(folder)
+    assert not found.ok
+    assert "signature" in found.failures[0]
