@@ -36,7 +36,7 @@ from bestarm.protocol.rounds import SERVER
 from bestarm.scenario import Scenario
 from bestarm.sources import Source
 
-SIZES = {16: 100, 200: 40, 1000: 8}  # clients: rounds
+SIZES = {16: 60, 200: 20, 1000: 5}  # clients: rounds
 UP_BYTES = 101  # of a message: its envelope
 PROCESSES = 4
 LIMIT = 300.0
@@ -266,7 +266,8 @@ async def _bare_clients(folder: Path, slots: Sequence[str], rounds: int) -> None
 
 def main(kind: str, role: str, place: str, number: str, *slots: str) -> None:
     """A process of the benchmark."""
-    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it speaks of each TLS connection that ends
+    for name in ("asyncio", "bestarm.federation"):  # they speak of each connection that ends
+        logging.getLogger(name).setLevel(logging.ERROR)
     folder, rounds = Path(place), int(number)
     tasks = {
         "ours server": lambda: _our_server(folder, rounds),
