@@ -6,6 +6,7 @@ import os
 import random
 import secrets
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 import bestarm as ba
 from bestarm.federation import files
+from bestarm.federation.broker import binary, listens_on
 from bestarm.federation.client import Site
 from bestarm.federation.server import AHEAD, Desk, verify
 from bestarm.identity import Envelope, Key, Roster
@@ -707,3 +709,79 @@ def test_verification_finds_a_journal_that_was_tampered_with(made):
     found = verify(folder)
     assert not found.ok
     assert "signature" in found.failures[0]
+
+
+# --- the folder, and who changes it ---
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "a b", "../x", "http://x", "server.example.org:4222", "[::1]", "-x", "1.2.3", "fe80::1%lo", "é"],
+)
+def test_a_host_that_is_none_leaves_no_folder(tmp_path, host):
+    with pytest.raises(ba.InputError, match="is no host"):
+        files.init(TINY["fisher"], tmp_path / "f", host=host)
+    assert not (tmp_path / "f").exists()
+
+
+def test_the_broker_listens_where_its_clients_look_for_it():
+    listens = {
+        "localhost": "127.0.0.1", "127.0.0.1": "127.0.0.1", "::1": "[::1]", "2001:db8::1": "[::]",
+        "10.0.0.1": "0.0.0.0", "server.example.org": "0.0.0.0",
+    }  # fmt: skip
+    for host, address in listens.items():
+        files.demand_host(host)
+        assert listens_on(host) == address
+
+
+def test_nobody_else_may_look_into_the_folder_and_each_site_has_the_roster(shelf):
+    folder = shelf / "private"
+    files.init(TINY["fisher"], folder, port=0)
+    if os.name == "posix":
+        assert folder.stat().st_mode & 0o777 == 0o700
+    whole = (folder / files.ROSTER).read_bytes()
+    assert all((place / files.ROSTER).read_bytes() == whole for place in (folder / "clients").iterdir())
+
+
+def test_two_commands_at_once_both_count(shelf, monkeypatch):
+    """The second begins when the first has read the files and not yet written them."""
+    folder, load = shelf / "both", files.Federation.load
+    files.init(TINY["fisher"], folder, port=0)
+    other = threading.Thread(target=files.revoke, args=(folder, "west-1"))
+
+    def slowly(path):
+        federation = load(path)
+        if not other.ident:
+            other.start()
+            other.join(1.0)
+        return federation
+
+    monkeypatch.setattr(files.Federation, "load", slowly)
+    files.drop(folder, "east-1")
+    other.join()
+    federation = load(folder)
+    assert federation.dropped == ["east-1"]
+    assert federation.slot_of("west-1") is None
+
+
+def test_a_key_that_was_half_revoked_is_revoked_again_and_the_new_one_has_its_own_slot(shelf):
+    folder = shelf / "half"
+    files.init(TINY["fisher"], folder, port=0)
+    Roster.load(folder / files.ROSTER).revoke("west-1").save(folder / files.ROSTER)  # and no further
+    (folder / "clients" / "west-1.s3").mkdir()  # of an add-client that was killed
+    place = files.Place.load(files.add_client(folder, "west-1"))
+    assert files.Federation.load(folder).slot_of("west-1") == place.slot
+    for _ in range(2):
+        files.revoke(folder, "west-1")
+        federation = files.Federation.load(folder)
+        assert federation.slot_of("west-1") is None
+        assert place.nkey.public not in (folder / "broker" / "accounts.conf").read_text()
+        assert all(seat.revoked for seat in federation.slots.values() if seat and seat.client == "west-1")
+
+
+def test_a_broker_that_cant_be_run_is_bad_input(tmp_path, monkeypatch):
+    (tmp_path / "nats-server").write_text("")
+    (tmp_path / "nats-server").chmod(0o644)
+    monkeypatch.setenv("NATS_SERVER", str(tmp_path / "nats-server"))
+    with pytest.raises(ba.InputError, match="can't be run"):
+        binary()

@@ -335,7 +335,6 @@ def test_two_statements_for_one_slot_are_evidence_that_anyone_can_check():
     assert offer.outcome == "equivocation"
     assert slots.accepted[first.slot] == first
     assert slots.evidence == {first.slot: offer.evidence}
-    assert list(slots.liars()) == ["anna"]
     sent = Evidence.decode(offer.evidence.encode())
     assert sent == offer.evidence == Evidence(first, second)
     assert sent.verify(ROSTER)

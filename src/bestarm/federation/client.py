@@ -217,7 +217,6 @@ class Progress:
     speed: float
     left: float | None
     online: bool
-    note: str = ""
 
 
 class Client:

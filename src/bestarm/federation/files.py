@@ -6,19 +6,22 @@ folder to hand to each site. A *slot* is an account of the broker with room for 
 made in advance, since a broker takes a new key at run time but no new account.
 
 A file that changes is written whole or not at all, the roster before ``federation.json``: the running
-server looks at the latter and takes up what is new.
+server looks at the latter and takes up what is new. Commands that change them wait for each other.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import ipaddress
+import itertools
 import os
 import re
 import secrets
 import ssl
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +29,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bestarm.deploy import SCHEMA, as_json, free_port, read, write
-from bestarm.errors import InputError, nearest
+from bestarm.errors import InputError, nearest, shorten
 from bestarm.identity import RUN_BYTES, Key, Member, Roster
 from bestarm.problem import Layout, Problem
 from bestarm.protocol import METHODS, Method, method_for
@@ -114,9 +117,9 @@ class Federation:
     dropped: list[str] = field(default_factory=list)
 
     def slot_of(self, client: str) -> str | None:
-        """The slot that a client connects to."""
-        taken = (s for s, seat in self.slots.items() if seat and not seat.revoked and seat.client == client)
-        return next(taken, None)
+        """The slot that a client connects to: the newest, since slots are taken in their order."""
+        taken = [s for s, seat in self.slots.items() if seat and not seat.revoked and seat.client == client]
+        return taken[-1] if taken else None
 
     def whose(self, nkey: str) -> Seat | None:
         """Whose public nkey this is."""
@@ -241,6 +244,7 @@ def init(
         raise InputError("there is something already", where=str(folder), fix="Choose a new folder")
     if not 0 <= port < 65536 or not 0 <= spare <= 10_000:
         raise InputError(f"port {port}, {spare} spare slots", expected="a port up to 65535, 0 to 10000 slots")
+    demand_host(host)
     if url is not None:
         demand_url(url)
     elif ca is not None:
@@ -248,8 +252,12 @@ def init(
     authorities = _authorities(ca)
     plain = problem.to_dict()
     groups = [{k: v for k, v in group.items() if k != "rewards"} for group in plain["groups"]]
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "broker").mkdir(mode=0o700)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)  # it holds the keys of all, until they are handed out
+        (folder / "broker").mkdir(mode=0o700)
+    except OSError as error:
+        raise InputError(f"can't be made: {error.strerror}", where=str(folder)) from None
     if url is None:
         certificates(folder / "broker", host)
     elif authorities:
@@ -265,11 +273,14 @@ def init(
     names = problem.layout.clients
     slots = [f"s{k:0{len(str(len(names) + spare))}}" for k in range(1, len(names) + spare + 1)]
     federation = Federation(setup, Nkey.create(folder / "server.nk").public, dict.fromkeys(slots))
-    members = []
+    members, places = [], []
     for name, slot in zip(names, slots, strict=False):
-        federation, member, _ = _seat(folder, federation, name, slot)
+        federation, member, place = _seat(folder, federation, name, slot)
         members.append(member)
-    Roster(tuple(members)).save(folder / ROSTER)
+        places.append(place)
+    roster = Roster(tuple(members))
+    for place in (*places, folder):  # a site keeps it, so that nobody can give the clients other keys unseen
+        roster.save(place / ROSTER)
     federation.save(folder)
     return federation
 
@@ -277,9 +288,11 @@ def init(
 def _seat(folder: Path, federation: Federation, client: str, slot: str) -> tuple[Federation, Member, Path]:
     """Make a client's folder and give it a slot."""
     setup = federation.setup
-    place = folder / "clients" / (client if re.fullmatch(r"\w[\w.-]{0,60}", client, re.ASCII) else slot)
-    if place.exists():  # of a key that was revoked: what the site has it keeps
-        place = folder / "clients" / f"{place.name}.{slot}"
+    name = client if re.fullmatch(r"\w[\w.-]{0,60}", client, re.ASCII) else slot
+    more = (f"{name}.{slot}.{k}" for k in itertools.count(2))
+    # There may be one of a key that was revoked: what the site has it keeps.
+    names = itertools.chain([name, f"{name}.{slot}"], more)
+    place = next(path for each in names if not (path := folder / "clients" / each).exists())
     place.mkdir(parents=True, mode=0o700)
     key, nkey = Key.create(place / "client.key"), Nkey.create(place / "client.nk")
     plain = {"schema": SCHEMA, "client": client, "slot": slot, "setup": setup.to_dict()}
@@ -291,45 +304,67 @@ def _seat(folder: Path, federation: Federation, client: str, slot: str) -> tuple
     return dataclasses.replace(federation, slots=slots), Member(client, group, key.public), place
 
 
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One command at a time: each loads, changes and saves."""
+    try:
+        file = (folder / ".lock").open("ab")
+    except OSError as error:
+        fix = "Name the folder that bestarm federation init made"
+        raise InputError(f"can't be used: {error.strerror}", where=str(folder), fix=fix) from None
+    with file:
+        if sys.platform != "win32":  # there it is up to the operator
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def add_client(folder: Path, client: str) -> Path:
     """A new key for a client of the layout that has none: its folder. Nobody else notices.
 
     A client that was at work before goes on with the journal of its old folder: move it to the new one.
     """
-    federation, roster = Federation.load(folder), Roster.load(folder / ROSTER)
-    _demand_client(federation, client)
-    if client in roster.current:
-        raise InputError(
-            f'client "{client}" has a key already', fix=f"bestarm federation revoke {folder} {client}"
-        )
-    free = [slot for slot, seat in federation.slots.items() if seat is None]
-    if not free:
-        raise InputError("no slot is free", where=str(folder), fix="init takes --spare for more of them")
-    federation, member, place = _seat(folder, federation, client, free[0])
-    roster.add(client, member.group, member.key).save(folder / ROSTER)
-    federation.save(folder)
+    with _alone(folder):
+        federation, roster = Federation.load(folder), Roster.load(folder / ROSTER)
+        _demand_client(federation, client)
+        if client in roster.current:
+            raise InputError(
+                f'client "{client}" has a key already', fix=f"bestarm federation revoke {folder} {client}"
+            )
+        free = [slot for slot, seat in federation.slots.items() if seat is None]
+        if not free:
+            raise InputError("no slot is free", where=str(folder), fix="init takes --spare for more of them")
+        federation, member, place = _seat(folder, federation, client, free[0])
+        roster = roster.add(client, member.group, member.key)
+        for each in (place, folder):
+            roster.save(each / ROSTER)
+        federation.save(folder)
     return place
 
 
 def revoke(folder: Path, client: str) -> None:
-    """Take a client's key away: the broker and the server refuse it from now on."""
-    federation, roster = Federation.load(folder), Roster.load(folder / ROSTER)
-    _demand_client(federation, client)
-    roster.revoke(client).save(folder / ROSTER)
-    slot = federation.slot_of(client)
-    slots = dict(federation.slots)
-    if slot is not None and (seat := slots[slot]) is not None:
-        slots[slot] = dataclasses.replace(seat, revoked=True)
-    dataclasses.replace(federation, slots=slots).save(folder)
+    """Take a client's key away: the broker and the server refuse it from now on. Twice does no harm."""
+    with _alone(folder):
+        federation, roster = Federation.load(folder), Roster.load(folder / ROSTER)
+        _demand_client(federation, client)
+        if client in roster.current:
+            roster.revoke(client).save(folder / ROSTER)
+        slots = {
+            slot: dataclasses.replace(seat, revoked=True) if seat and seat.client == client else seat
+            for slot, seat in federation.slots.items()
+        }
+        dataclasses.replace(federation, slots=slots).save(folder)
 
 
 def drop(folder: Path, client: str) -> None:
     """The operator's word that the run goes on without this client; the certificate shows it."""
-    federation = Federation.load(folder)
-    _demand_client(federation, client)
-    if client in federation.dropped:
-        raise InputError(f'client "{client}" was dropped before', where=str(folder))
-    dataclasses.replace(federation, dropped=[*federation.dropped, client]).save(folder)
+    with _alone(folder):
+        federation = Federation.load(folder)
+        _demand_client(federation, client)
+        if client in federation.dropped:
+            raise InputError(f'client "{client}" was dropped before', where=str(folder))
+        dataclasses.replace(federation, dropped=[*federation.dropped, client]).save(folder)
 
 
 def _demand_client(federation: Federation, client: str) -> None:
@@ -447,6 +482,19 @@ def certificates(folder: Path, host: str) -> None:
         write(folder / name, private.private_bytes(pem, serialization.PrivateFormat.PKCS8, nothing), 0o600)
     write(folder / CA, ca.public_bytes(pem))
     write(folder / "broker.pem", certificate.public_bytes(pem))
+
+
+def demand_host(host: str) -> None:
+    """InputError if this is neither an IP address nor a host's name."""
+    label = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+    with contextlib.suppress(ValueError):
+        if "%" not in host:
+            ipaddress.ip_address(host)
+            return
+    if len(host) > 253 or not re.fullmatch(rf"({label}\.)*(?!\d+$){label}", host):
+        raise InputError(
+            f"{shorten(host)} is no host", expected="a name or an IP address, without a port (that is --port)"
+        )
 
 
 def demand_url(url: str) -> None:

@@ -316,7 +316,7 @@ class Server:
         self.key, self.nkey = Key.load(self.folder / "server.key"), Nkey.load(self.folder / "server.nk")
         embedded = url is None and (self.folder / "broker" / "broker.key").exists()
         self.broker = Broker(self.folder, self.federation) if embedded else None
-        self.url = f"tls://localhost:{self.broker.port}" if self.broker else url or setup.url
+        self.url = self.broker.own if self.broker else url or setup.url
         demand_url(self.url)
         self.monitor = monitor
         path = self.folder / JOURNAL
