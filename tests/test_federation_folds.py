@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import random
 import secrets
@@ -709,6 +711,77 @@ def test_verification_finds_a_journal_that_was_tampered_with(made):
     found = verify(folder)
     assert not found.ok
     assert "signature" in found.failures[0]
+
+
+def forged(folder, scratch, case):
+    """Who has the server's folder writes a run of its own, with keys of its own for all clients."""
+    folds = Folds(folder, Coins(case.problem))
+    folds.close()
+    (folder / files.JOURNAL).unlink()
+    roster = Roster.load(folder / files.ROSTER)
+    folds.desk = Desk.create(folder / files.JOURNAL, folds.setup, roster, folds.key)
+    for name, place in folds.places.items():
+        key = Key.generate()
+        roster = roster.revoke(name).add(name, name.partition("-")[0], key.public)
+        (scratch / name).mkdir(parents=True)
+        folds.sites[name] = Site.open(dataclasses.replace(place, key=key, folder=scratch / name))
+    folds.desk.set_roster(roster)
+    folds.go().save(folder / files.RECORD)
+    folds.close()
+    return roster
+
+
+def test_a_forged_run_is_found_by_the_roster_next_to_it_and_by_one_that_a_site_kept(made, tmp_path):
+    folder = made("fisher")
+    honest = (folder / files.ROSTER).read_bytes()
+    kept = folder / "clients" / "west-1" / files.ROSTER
+    try:
+        roster = forged(folder, tmp_path, TINY["fisher"])
+        found = verify(folder)
+        assert len(found.failures) == 4, "two keys revoked, two keys new"
+        assert all("roster.json does not have the key" in failure for failure in found.failures)
+        assert len(found.changes) == 4
+        assert any("west-1 was given the key" in change for change in found.changes)
+
+        roster.save(folder / files.ROSTER)  # who has the folder can write that, too
+        assert verify(folder).ok
+        found = verify(folder, kept)
+        assert len(found.failures) == 2
+        assert "what west-1 is said to have said" in "".join(found.failures)
+        (folder / files.ROSTER).unlink()
+        assert not verify(folder).ok
+    finally:
+        (folder / files.ROSTER).write_bytes(honest)
+    folder = made("fisher")
+    folds = Folds(folder, Coins(TINY["fisher"].problem))
+    folds.go().save(folder / files.RECORD)
+    folds.close()
+    assert verify(folder, kept).ok
+    other = json.loads(kept.with_name(files.CLIENT).read_bytes())
+    other["setup"]["keys"]["delta"] = 0.2
+    (tmp_path / files.CLIENT).write_text(json.dumps(other))
+    (tmp_path / files.ROSTER).write_bytes(honest)
+    assert "another run" in verify(folder, tmp_path / files.ROSTER).failures[0]
+    (folder / files.RECORD).write_text("{")
+    assert "record.json" in verify(folder).failures[0]
+
+
+@pytest.mark.parametrize(
+    "change", [{"roster": 5}, {"roster": "{}"}, {"setup": 5}, {"keys": 5}, {"problem": []}, {"server": "00"}]
+)
+def test_a_header_that_makes_no_sense_is_a_failure_and_not_a_crash(made, tmp_path, change):
+    folder = made("fisher")
+    folds = Folds(folder, Coins(TINY["fisher"].problem))
+    folds.go()
+    header, events = folds.desk.journal.header, list(folds.desk.journal.events())
+    folds.close()
+    for key, value in change.items():
+        (header if key in header else header["setup"])[key] = value
+    with Journal.create(tmp_path / "journal.db", "federation-server", header) as journal:
+        journal.append_many([("strange", b""), *((event.kind, event.body) for event in events)])
+    found = verify(tmp_path / "journal.db")
+    assert not found.ok
+    assert all(failure.isprintable() for failure in found.failures)
 
 
 # --- the folder, and who changes it ---

@@ -753,6 +753,10 @@ def verify(
     replay: Annotated[
         bool, typer.Option("--replay", help="also run again from the seed and compare")
     ] = False,
+    roster: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE", help="of a federation: a roster.json that a site has kept"),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Check a saved record: its digest, its certificate, its counts; with --replay a fresh run.
@@ -760,7 +764,9 @@ def verify(
     In a federation server's folder: replay its journal with all signatures, and name every suspect.
     """
     if record.is_dir() or record.suffix == ".db":
-        return _verify_federation(record, as_json)
+        return _verify_federation(record, roster, as_json)
+    if roster is not None:
+        raise InputError("--roster is for a federation", fix="Name the server's folder")
     loaded = Record.load(record)
     result = audit.verify(loaded, replay=replay)
     if as_json:
@@ -1020,10 +1026,10 @@ def figures(
     return OK
 
 
-def _verify_federation(folder: Path, as_json: bool) -> int:
+def _verify_federation(folder: Path, roster: Path | None, as_json: bool) -> int:
     from bestarm.federation.server import verify as verify_journal
 
-    found = verify_journal(folder)
+    found = verify_journal(folder, roster)
     verdict = found.record.verdict if found.record else None
     if as_json:
         evidence = [{"client": e.first.source, "evidence": e.encode().hex()} for e in found.evidence]
@@ -1031,6 +1037,7 @@ def _verify_federation(folder: Path, as_json: bool) -> int:
         arm = verdict.arm if verdict else None
         notes = [{"client": client, "text": text} for client, text in found.notes]
         facts = {**facts, "arm": arm, "suspects": found.suspects, "evidence": evidence, "notes": notes}
+        facts["key_changes"] = found.changes
         print(json.dumps(facts))
         return OK if found.ok else NOT_VERIFIED
     for failure in found.failures:
@@ -1039,6 +1046,8 @@ def _verify_federation(folder: Path, as_json: bool) -> int:
         out.print(f"Proven faulty: {escape(client)}, {escape(why)}.", style="red")
     for client, text in found.notes:
         out.print(f"{escape(client)} said: {escape(text)}", soft_wrap=True)
+    for text in found.changes:
+        out.print(f"Keys, {escape(text)}.", soft_wrap=True)
     if found.ok:
         end = "it is not finished" if verdict is None else verdict.arm or f"undecided ({verdict.reason})"
         out.print(f"{escape(str(folder))} is sound: {found.events} events; {escape(end)}.", soft_wrap=True)

@@ -442,7 +442,7 @@ class Slots:
         self.accepted: dict[Slot, Envelope] = {}
         self.evidence: dict[Slot, Evidence] = {}
         self.refused: Counter[str] = Counter()
-        self._keys: dict[Slot, bytes] = {}
+        self.keys: dict[Slot, bytes] = {}  # with which each was signed
         self._used: Counter[str] = Counter()
 
     def offer(self, data: bytes | Envelope) -> Offer:
@@ -466,13 +466,13 @@ class Slots:
             return self._refuse("source", envelope)
         if first is None and self._used[envelope.source] >= self.most:
             return self._refuse("full", envelope)
-        key = member.key if first is None else self._keys[slot]
+        key = member.key if first is None else self.keys[slot]
         if not envelope.signed_with(key):
             return self._refuse("signature", envelope)
         if first is not None:
             self.evidence[slot] = Evidence(first, envelope)
             return Offer("equivocation", envelope, evidence=self.evidence[slot])
-        self.accepted[slot], self._keys[slot] = envelope, key
+        self.accepted[slot], self.keys[slot] = envelope, key
         self._used[envelope.source] += 1
         return Offer("accepted", envelope)
 

@@ -250,7 +250,9 @@ class Journal:
             self._refuse("its header is damaged")
         if wanted is not None and kind != wanted:
             raise InputError(
-                f'this is the journal of a "{kind}"', where=str(self.path), expected=f'that of a "{wanted}"'
+                f"this is the journal of a {shorten(kind)}",
+                where=str(self.path),
+                expected=f'that of a "{wanted}"',
             )
         return kind, msgspec.json.decode(header), genesis
 

@@ -29,10 +29,12 @@ from typing import Any
 import msgspec
 
 from bestarm import audit
-from bestarm.errors import InputError
+from bestarm.deploy import read
+from bestarm.errors import InputError, shorten
 from bestarm.federation.broker import Broker, Unreachable, fetch, syncs
 from bestarm.federation.files import (
     CA,
+    CLIENT,
     JOURNAL,
     RECORD,
     ROSTER,
@@ -81,6 +83,7 @@ class Desk:
         self.downs: list[tuple[str, bytes]] = []
         self.dropped: list[str] = []
         self.notes: list[tuple[str, str]] = []  # (client, text)
+        self.changes: list[str] = []  # of keys
         self.failures: list[str] = []
         self.unwritten: list[tuple[str, bytes]] = []  # events that took place and are not on the disk yet
         self._act(self.machine.handle(Start()))
@@ -140,7 +143,7 @@ class Desk:
         source = envelope.source
         if envelope.arm_set == NOTE:
             text = envelope.content.decode(errors="replace")
-            self.notes.append((source, "".join(c if c.isprintable() else " " for c in text)))
+            self.notes.append((source, visible(text)))
             return
         held = self.held.setdefault(source, {})
         held[envelope.round] = envelope.content
@@ -167,8 +170,12 @@ class Desk:
     def set_roster(self, roster: Roster) -> None:
         """Keys were added or revoked."""
         if roster != self.slots.roster:
-            self.journal.append("roster", roster.encode())
-            self.slots.roster = roster
+            seq = self.journal.append("roster", roster.encode())
+            self._renew(seq, roster)
+
+    def _renew(self, seq: int, roster: Roster) -> None:
+        self.changes += [f"event {seq}: {text}" for text in changes(self.slots.roster, roster)]
+        self.slots.roster = roster
 
     def _note(self, kind: str, body: bytes, event: Any) -> None:
         if not self.done:
@@ -206,7 +213,7 @@ class Desk:
                 self._check_down(event.seq, body[ID_BYTES:])
                 self.downs.append((body[:ID_BYTES].hex(), body[ID_BYTES:]))
             case "roster":
-                self.slots.roster = Roster.decode(body)
+                self._renew(event.seq, Roster.decode(body))
             case "patience":
                 self._act(self.machine.handle(PatienceOver(int(body))))
             case "stop":
@@ -215,7 +222,9 @@ class Desk:
                 self.dropped.append(body.decode())
                 self._act(self.machine.handle(Drop(body.decode())))
             case _:
-                self.failures.append(f"event {event.seq}: a {event.kind}, which a server does not have")
+                self.failures.append(
+                    f"event {event.seq}: {shorten(event.kind)}, which a server does not have"
+                )
 
     def _check_down(self, seq: int, data: bytes) -> None:
         number = len(self.downs)
@@ -253,7 +262,10 @@ class Desk:
         }
         for evidence in self.slots.evidence.values():
             first = evidence.first
-            found.setdefault(first.source, f"signed two different messages number {first.round}")
+            text = (
+                f"signed two different messages number {first.round} (a liar, or its folder is in use twice)"
+            )
+            found.setdefault(first.source, text)
         return found
 
     def record(self) -> Record:
@@ -281,6 +293,25 @@ class Desk:
             good_event=None,
             interrupted=m.verdict.reason == "interrupted",
         ).sealed()
+
+
+def changes(old: Roster, new: Roster) -> list[str]:
+    """What happened to which client's key, in words."""
+    before, after = ({m.key: m for m in roster.members} for roster in (old, new))
+    found = [f"{m.client} lost its key {k.hex()[:16]}" for k, m in before.items() if k not in after]
+    for key, m in after.items():
+        was = before.get(key)
+        if was is None:
+            found.append(f"{m.client} was given the key {key.hex()[:16]}")
+        elif was != m:
+            how = "revoked" if m.revoked else "put back in force"
+            found.append(f"the key {key.hex()[:16]} of {m.client} was {how}")
+    return found
+
+
+def visible(text: str) -> str:
+    """Others' words as a terminal may show them."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 @dataclass(frozen=True)
@@ -572,7 +603,7 @@ class Server:
 
         text = re.sub(r":\d+ - [a-z]+:\d+ - ", ": ", text)
         text = re.sub(r'(?:"v[^"]*" - )?(?:Nkey "|"\w+/nkey:)(\w+)"', named, text)
-        text = "".join(c if c.isprintable() else "?" for c in text)  # names are what clients say they are
+        text = visible(text)  # names are what clients say they are
         self.turned_away += 1
         now, kind = time.monotonic(), text.partition(" - Subject")[0]
         self.shown = {text: at for text, at in self.shown.items() if now - at < REPEAT_SECONDS}
@@ -671,29 +702,71 @@ class Finding:
     evidence: tuple[Evidence, ...]
     events: int
     notes: tuple[tuple[str, str], ...] = ()  # what clients told the operator
+    changes: tuple[str, ...] = ()  # of keys, by the operator or by who forged the journal
 
     @property
     def ok(self) -> bool:
         return not self.failures
 
 
-def verify(folder: Path) -> Finding:
-    """Fold a server's journal again: every signature, the verdict, the certificate, and who is suspect."""
+def verify(folder: Path, kept: Path | None = None) -> Finding:
+    """Fold a server's journal again: every signature, the verdict, the certificate, and who is suspect.
+
+    Whoever has the server's folder can write all of it anew, keys included. `kept` is a roster that was kept
+    elsewhere, such as the one in a client's folder: only keys in it may have signed what clients said.
+    """
     path = folder / JOURNAL if folder.is_dir() else folder
     with Journal.open(path, KIND, write=False) as journal:
         events = journal.verify()
         try:
             desk = Desk(journal)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            return Finding((f"the journal can't be read as a run: {error}",), None, {}, (), events)
+        except Exception as error:  # whatever a forged header or event may lead to
+            text = visible(f"the journal can't be read as a run: {error!r}")
+            return Finding((text,), None, {}, (), events)
     failures = [*desk.failures, *_compare(desk, path.parent / RECORD)]
+    if folder.is_dir():
+        failures += _compare_folder(desk, folder)
+    if kept is not None:
+        failures += _compare_kept(desk, kept)
     evidence = tuple(desk.slots.evidence.values())
     everyone = Roster(tuple({m.key: m for m in desk.slots.roster.members}.values()))
     failures += [
         f"the evidence against {e.first.source} does not hold" for e in evidence if not e.verify(everyone)
     ]
     record = desk.record() if desk.done else None
-    return Finding(tuple(failures), record, desk.suspects(), evidence, events, tuple(desk.notes))
+    return Finding(
+        tuple(map(visible, failures)), record, desk.suspects(), evidence, events, tuple(desk.notes),
+        tuple(desk.changes),
+    )  # fmt: skip
+
+
+def _compare_folder(desk: Desk, folder: Path) -> Iterator[str]:
+    """The journal against the files next to it; the roster there may be newer, by what is not heard yet."""
+    try:
+        federation, roster = Federation.load(folder), Roster.load(folder / ROSTER)
+    except InputError as error:
+        yield str(error)
+        return
+    if federation.setup != desk.setup:
+        yield f"{SETUP} is about another run than the journal"
+    mine = {member.key: member for member in roster.members}
+    for member in desk.slots.roster.members:
+        now = mine.get(member.key)
+        if now is None or now.client != member.client or (member.revoked and not now.revoked):
+            key = member.key.hex()[:16]
+            yield f"{ROSTER} does not have the key {key} of {member.client} as the journal does"
+
+
+def _compare_kept(desk: Desk, kept: Path) -> Iterator[str]:
+    keys = {(member.client, member.key) for member in Roster.load(kept).members}
+    used = {(slot[1], key): None for slot, key in desk.slots.keys.items()}
+    for client, key in used:
+        if (client, key) not in keys:
+            short = key.hex()[:16]
+            yield f"what {client} is said to have said is signed with {short}, which {kept} does not have"
+    own = kept.with_name(CLIENT)  # in a client's folder
+    if own.exists() and read(own, "Use another copy of it").get("setup") != desk.setup.to_dict():
+        yield f"{own} is about another run than the journal"
 
 
 def _compare(desk: Desk, path: Path) -> Iterator[str]:
@@ -706,7 +779,11 @@ def _compare(desk: Desk, path: Path) -> Iterator[str]:
     if not path.exists():
         yield f"there is no {RECORD}, though the run has ended"
         return
-    saved = Record.load(path)
+    try:
+        saved = Record.load(path)
+    except InputError as error:
+        yield str(error)
+        return
     yield from (failure for failure in audit.verify(saved).failures)
     for key, value in record.to_dict().items():
         if key not in ("version", "digest") and saved.to_dict()[key] != value:
