@@ -173,7 +173,7 @@ async def serving(folder, case, start=(), **options):
     """A server in this process, and these clients; everything ends with the test."""
     if not folder.exists():
         files.init(case, folder, port=0)
-    server = Server(folder, linger=2.0, **options)
+    server = Server(folder, **{"linger": 2.0, **options})
     tasks = {"server": asyncio.create_task(server.run())}
     try:
         for _ in range(200):
@@ -477,6 +477,67 @@ def test_a_store_that_the_broker_loses_while_the_server_runs_loses_nothing(tmp_p
     assert verify(folder).ok
 
 
+def test_streams_that_vanish_are_made_anew_and_health_tells_of_it(tmp_path, monkeypatch):
+    folder, case, port = tmp_path / "f", CASES["fed-sel"], free_port()
+    monkeypatch.setattr(wire, "LATE_SECONDS", 0.5)
+
+    async def main():
+        names = case.problem.layout.clients
+        async with serving(folder, case, names[:2], metrics=port) as (server, tasks):
+            await until(lambda: len(server.desk.slots.accepted) == 2)
+            streams, gate = server._streams, asyncio.Event()
+
+            async def made():
+                await gate.wait()
+                return await streams()
+
+            monkeypatch.setattr(server, "_streams", made)
+            assert "error" not in await server._api("STREAM.DELETE.DOWN")
+            tasks[names[2]] = asyncio.create_task(client(folder, case, names[2]).run())
+            await until(lambda: server.stuck)
+            assert (await asyncio.to_thread(get, port, "/healthz"))[0] == 503
+            assert server.desk.downs
+            gate.set()
+            await until(lambda: not server.stuck)
+            return await asyncio.wait_for(tasks["server"], 60)
+
+    assert asyncio.run(main()).verdict.arm == "west/a"
+    assert verify(folder).ok
+
+
+@pytest.mark.parametrize("host", ["localhost", "::1"])
+def test_a_server_that_has_ended_tells_the_verdict_when_it_is_started_again(tmp_path, host):
+    folder, case = tmp_path / "f", CASES["fisher"]
+    if host == "::1" and not listens(socket.AF_INET6, host):
+        host = "localhost"  # this computer has no IPv6
+    files.init(case, folder, host=host, port=0)
+    folds = federations.Folds(folder, Coins(case.problem))
+    while not folds.desk.done:
+        folds.turn()
+    folds.close()
+
+    async def main(start):
+        async with serving(folder, case, start, linger=60.0) as (server, tasks):
+            heard = [await asyncio.wait_for(tasks[name], 60) for name in start]
+            if len(start) < 3:
+                await until(lambda: server.unheard == ["mid-1", "west-1"])
+            else:
+                await asyncio.wait_for(tasks["server"], 60)
+            return {verdict.arm for verdict in heard}, server.unheard
+
+    assert asyncio.run(main(["east-1"])) == ({"west/a"}, ["mid-1", "west-1"])
+    assert asyncio.run(main(case.problem.layout.clients)) == ({"west/a"}, [])
+
+
+def listens(family, host):
+    with socket.socket(family) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return False
+    return True
+
+
 def test_a_straggler_is_waited_for_no_longer_than_patience_and_still_hears_the_verdict(tmp_path):
     folder, case = tmp_path / "f", CASES["robust-fed-sel"]
 
@@ -580,6 +641,7 @@ def test_an_operator_stops_looks_drops_and_goes_on(tmp_path):
             os.killpg(running[name].pid, signal.SIGINT)  # a terminal's Ctrl-C reaches the broker, too
             assert federation.ends(name) == 130
             federation.says(name, "stopped")
+        federation.says("west-1", '{"interrupted": true')
         assert federation.broker() is None or not alive(federation.broker())
         with socket.create_server(("127.0.0.1", port)):
             federation.start("server", *show)
@@ -743,9 +805,16 @@ def test_the_command_line_makes_a_federation_and_refuses_what_it_cant_use(tmp_pa
 
 def test_the_demo_ends_right(tmp_path):
     cli = [sys.executable, "-m", "bestarm.cli", "federation", "demo", "--json", "--out", str(tmp_path / "f")]
-    done = subprocess.run(cli, capture_output=True, text=True, timeout=90)
-    assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)
+    demo = subprocess.Popen(
+        cli, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        said, errors = demo.communicate(timeout=90)
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(demo.pid, signal.SIGKILL)  # its clients too
+    assert demo.returncode == 0, errors
+    shown = json.loads(said)
     assert shown["ok"]
     assert shown["record"]["verdict"]["arm"] == "north/a"
     assert [fault["client"] for fault in shown["record"]["proven_faulty"]] == ["south-4"]

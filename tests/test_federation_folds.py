@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import os
@@ -9,6 +10,8 @@ import random
 import secrets
 import tempfile
 import threading
+import types
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +21,17 @@ from hypothesis import strategies as st
 
 import bestarm as ba
 from bestarm.federation import files
-from bestarm.federation.broker import binary, listens_on
-from bestarm.federation.client import Site
-from bestarm.federation.server import AHEAD, Desk, verify
+from bestarm.federation import server as driver
+from bestarm.federation.broker import Unreachable, binary, listens_on
+from bestarm.federation.client import GAP_SECONDS, Client, Site
+from bestarm.federation.server import AHEAD, Desk, Server, verify
 from bestarm.identity import Envelope, Key, Roster
 from bestarm.journal import Journal
 from bestarm.protocol.machine import Drop, PatienceOver, Pull, Pulled, Received, Send, Start
 from bestarm.protocol.messages import LookStopped, Withdrawn
+from bestarm.pulling import Puller
 from bestarm.simulate import Run, prepare
+from bestarm.sources import Exhausted, FromPython, SourceFailed
 from federations import SERVER, Coins, Crash, Folds, comparable, driven, in_process, scenario
 
 TWO = {"west": {"a": 0.99, "b": 0.01}, "east": {"c": 0.5}}
@@ -858,3 +864,148 @@ def test_a_broker_that_cant_be_run_is_bad_input(tmp_path, monkeypatch):
     monkeypatch.setenv("NATS_SERVER", str(tmp_path / "nats-server"))
     with pytest.raises(ba.InputError, match="can't be run"):
         binary()
+
+
+# --- the drivers, without a network ---
+
+
+@pytest.fixture
+def server(made):
+    """A server that is not run, and its clock."""
+    one = Server(made("fisher"), patience=10.0)
+    one.nc, one.ready = types.SimpleNamespace(is_connected=True), True
+    yield one
+    one.desk.journal.close()
+
+
+def test_patience_begins_anew_when_the_server_was_cut_off(server, monkeypatch):
+    clock = types.SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(driver, "time", clock)
+    server.desk.next["west-1"] = 1
+    assert server.time_left() == 10
+    clock.now += 6
+    assert server.time_left() == 4
+    server.nc.is_connected = False
+    for _ in range(20):
+        clock.now += 1
+        server._patience()
+    assert server.time_left() == 10
+    assert "patience" not in [event.kind for event in server.desk.journal.events()]
+    server.nc.is_connected = True
+    clock.now += 6
+    assert server.time_left() == 4
+    clock.now += 6
+    server._patience()
+    assert "patience" in [event.kind for event in server.desk.journal.events()]
+
+
+def test_a_client_with_a_gap_that_is_gone_is_asked_less_and_less_often_and_a_dropped_one_never(server):
+    server.desk.held = {"west-1": {1: b"x"}, "east-1": {1: b"x"}}
+    server.desk.dropped.append("east-1")
+    asked = [now for now in range(3600) if server.gaps(float(now)) == {"west-1"}]
+    assert asked[:4] == [0, 1, 3, 7]
+    assert len(asked) < 25
+    server.desk.held = {}
+    assert not server.gaps(5000.0)
+    server.desk.held = {"west-1": {3: b"x"}}
+    assert server.gaps(5001.0) == {"west-1"}
+
+
+def test_orders_that_cant_be_read_are_told_of_once_and_a_full_disk_is_not_swallowed(server, caplog):
+    honest = (server.folder / files.ROSTER).read_bytes()
+    try:
+        server._orders()
+        (server.folder / files.ROSTER).write_text("garbage")
+        os.utime(server.folder / files.SETUP, ns=(1, 1))
+        for _ in range(4):
+            server._orders()
+        assert len([r for r in caplog.records if "no roster" in r.message]) == 1
+    finally:
+        (server.folder / files.ROSTER).write_bytes(honest)
+    server.desk.slots.roster = Roster()
+    server.desk.journal._fit = False  # an append failed
+    with pytest.raises(ba.InputError, match="takes no more events"):
+        server._orders()
+
+
+def test_a_key_that_is_revoked_while_the_broker_starts_is_revoked_there_too(shelf):
+    folder = shelf / "early order"
+    files.init(TINY["fisher"], folder, port=0)
+    one, reloads = Server(folder), []
+
+    def start():  # it has read its accounts; the operator is quicker than our first look
+        files.revoke(folder, "west-1")
+        one._orders()
+        raise Crash
+
+    one.broker = types.SimpleNamespace(start=start, reload=lambda: reloads.append(1), stop=lambda: None)
+    with pytest.raises(Crash):
+        asyncio.run(one.run())
+    assert reloads == [1]
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_the_end_does_not_wait_for_a_broker_that_is_gone(server, monkeypatch, silent):
+    async def answer(subject):
+        if silent:
+            await asyncio.sleep(3600)
+        raise Unreachable("it is gone")
+
+    monkeypatch.setattr(server, "_api", answer)
+    server.linger = 0.0
+    server.desk.next["west-1"] = 1
+    asyncio.run(server._linger())
+    assert server.unheard == ["west-1"]
+
+
+def test_a_client_that_gets_a_part_of_the_broadcasts_ends_and_says_why(made):
+    place = made("fisher") / "clients" / "west-1"
+    client = Client(place, lambda site: FromPython(lambda arm: 1))
+    try:
+        client.site.held = {2: None}
+        client._demand_no_gap(0.0)
+        client._demand_no_gap(GAP_SECONDS)
+        client.site.heard = 1  # one came: from now on
+        client._demand_no_gap(GAP_SECONDS + 1)
+        client._demand_no_gap(2 * GAP_SECONDS)
+        with pytest.raises(ba.InputError, match=r"broadcast 1 is missing.*copy of this folder"):
+            client._demand_no_gap(2 * GAP_SECONDS + 2)
+    finally:
+        client.site.journal.close()
+
+
+@pytest.mark.parametrize("name", ["fed-sel", "fisher", "robust-fed-sel", "pooled"])
+def test_a_source_that_ran_out_where_nobody_can_be_told_goes_on_when_it_is_mended(made, name):
+    place = files.Place.load(made(name) / "clients" / "west-1")
+
+    def work(rewards):
+        def pull(arm, times):
+            if played[arm] >= rewards:
+                raise Exhausted(f"all {rewards} rewards were played")
+            times = min(times, rewards - played[arm])
+            played[arm] += times
+            return [float(arm == "a")] * times
+
+        site = Site.open(place)
+        played = Counter(site.made)
+        source = FromPython(pull)
+        puller = Puller(site, source, place.setup.scale, coins=False, end="budget", after=lambda: None)
+
+        async def main():
+            working = asyncio.create_task(puller.run())
+            while not working.done() and not site.ups:
+                await asyncio.sleep(0.01)
+            working.cancel()
+            return (await asyncio.gather(working, return_exceptions=True))[0]
+
+        try:
+            return asyncio.run(main()), site.ups, [event.kind for event in site.journal.events()]
+        finally:
+            site.journal.close()
+
+    end, ups, kinds = work(3)
+    assert isinstance(end, SourceFailed)
+    assert "all 3 rewards were played" in str(end)
+    assert not ups
+    assert "stop" not in kinds
+    assert work(10**6)[1], "it pulls on, and reports"

@@ -1185,6 +1185,10 @@ def server(
         Optional[int],  # noqa: UP045
         typer.Option(metavar="PORT", help="/metrics and /healthz on this port of this computer"),
     ] = None,
+    linger: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", help="after the verdict: wait so long for who has not heard it"),
+    ] = 10.0,
     as_json: Json = False,
 ) -> int:
     """Run a federation's server to its verdict. Stopped or killed, it goes on where it was."""
@@ -1196,10 +1200,20 @@ def server(
     _log_to_stderr()
     try:
         with _server_table(quiet=as_json) as watch:
-            run = Server(folder, url=nats, monitor=monitor, patience=patience, metrics=metrics, watch=watch)
+            run = Server(
+                folder,
+                url=nats,
+                monitor=monitor,
+                patience=patience,
+                metrics=metrics,
+                linger=linger,
+                watch=watch,
+            )
             record = until_stopped(run.run())
     except Stopped:
         err.print(f"stopped; to go on: bestarm server {escape(str(folder))}", soft_wrap=True)
+        if as_json:
+            print(json.dumps({"interrupted": True, "folder": str(folder)}))
         return INTERRUPTED
     except Unreachable as error:
         return _unreachable(error, as_json)
@@ -1346,6 +1360,8 @@ def client(
             verdict = until_stopped(run.run())
     except Stopped:
         err.print("stopped; run it again to go on")
+        if as_json:
+            print(json.dumps({"interrupted": True, "folder": str(folder)}))
         return INTERRUPTED
     except (Unreachable, SourceFailed) as error:
         return _unreachable(error, as_json)

@@ -27,7 +27,7 @@ from bestarm.journal import Event
 from bestarm.problem import Group
 from bestarm.protocol.machine import Action, Pull, Pulled
 from bestarm.rewards import Scale
-from bestarm.sources import Exhausted, FromCommand, FromCsv, FromHttp, FromPython, Source
+from bestarm.sources import Exhausted, FromCommand, FromCsv, FromHttp, FromPython, Source, SourceFailed
 
 FIRST_BATCH, LARGEST_BATCH = 16, 10_000
 BATCH_SECONDS = 0.5  # what a batch should take: a crash can cost one
@@ -53,6 +53,11 @@ class Pulls(ABC):
     @abstractmethod
     def over(self) -> bool:
         """Whether nothing will be pulled any more."""
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether the others can be told that there are no more rewards here."""
+        return True
 
     @abstractmethod
     def stop(self, reason: str) -> None:
@@ -175,6 +180,10 @@ class Puller:
                     mine += [self._unit(name, x) for x in await self.source.pull(name, missing)]
         except Exhausted as end:
             site.rewards(got)
+            if not site.stoppable:
+                raise SourceFailed(
+                    f"{end}; without a budget nobody can go on without them: add some, and start it again"
+                ) from None
             log.warning("%s", end)
             site.note(str(end))
             site.stop(self.end)

@@ -37,6 +37,7 @@ KIND = "federation-client"
 REFUSALS = 4  # a broker that starts or reloads may turn away a good key once
 TELL_SECONDS = 5.0  # that a client which ends with an error takes to say so
 STALE_SECONDS = 60.0  # without a connection, then a new one is made
+GAP_SECONDS = 30.0  # that a client with a connection waits for a broadcast when it has later ones
 HELD = 1000  # broadcasts that may come before the one that is due
 log = logging.getLogger("bestarm.federation")
 
@@ -83,6 +84,10 @@ class Site(Pulls):
     @property
     def over(self) -> bool:
         return self.verdict is not None or one_arm(self.place.setup.layout)
+
+    @property
+    def stoppable(self) -> bool:
+        return bool(self.machine.wire.stoppable)
 
     def received(self, data: bytes, *, later: bool = False) -> None:
         """Bytes from the broker: only what the server signed counts, once and in order.
@@ -246,6 +251,7 @@ class Client:
         )  # fmt: skip
         self.nc: Any = None
         self.told = 0  # notes that the broker has
+        self.gap = (-1, 0.0)  # the broadcast that is missing, and since when
 
     async def run(self) -> Verdict | None:
         """Go on until the server's verdict; a cancelled one goes on when it is run again."""
@@ -319,6 +325,7 @@ class Client:
                 )
                 if self.nc.is_connected:
                     seen = time.monotonic()
+                    self._demand_no_gap(seen)
                 stale = time.monotonic() - seen > STALE_SECONDS
                 if refused or stale or self.nc.is_closed or (sender is not None and sender.done()):
                     await self._disconnect(sender)
@@ -333,11 +340,24 @@ class Client:
                     self.site.write()
                     await wire.acknowledge(messages)
                     self.outgoing.set()
-            if self.nc is not None:
+            with contextlib.suppress(Exception):  # the verdict is here; that it was heard may be lost
                 await asyncio.wait_for(self.nc.flush(), 2)
         finally:
             self.puller.changed.set()
             await self._disconnect(sender)
+
+    def _demand_no_gap(self, now: float) -> None:
+        """Two processes with one key share one mailbox: each gets a part of what the server says."""
+        site = self.site
+        if not site.held or site.heard != self.gap[0]:
+            self.gap = (site.heard, now)
+        elif now - self.gap[1] > GAP_SECONDS:
+            raise InputError(
+                f"broadcast {site.heard} is missing, though later ones came",
+                where=str(self.place.folder),
+                expected="one process with this client's keys",
+                fix="Is another process using a copy of this folder?",
+            )
 
     async def _disconnect(self, sender: asyncio.Task[None] | None) -> None:
         if sender is not None:

@@ -61,6 +61,7 @@ ID_BYTES = 16
 QUEUE = 64  # messages of one client that the broker keeps until the server has them
 SECOND = 1_000_000_000
 ATTEMPTS = 3  # to connect to the broker
+LONGEST_PAUSE = 300.0  # between two words to a client with a gap
 REPEAT_SECONDS, MOST_SHOWN = 60.0, 20  # a complaint of the broker is shown once a minute, and not too many
 log = logging.getLogger("bestarm.federation")
 
@@ -342,6 +343,8 @@ class Server:
         self.linger, self.watch = linger, watch
         if patience is not None and not patience > 0:
             raise InputError(f"patience = {patience}", expected="a positive number of seconds")
+        if not linger >= 0:
+            raise InputError(f"linger = {linger}", expected="a number of seconds")
         self.federation = Federation.load(self.folder)
         setup = self.federation.setup
         self.key, self.nkey = Key.load(self.folder / "server.key"), Nkey.load(self.folder / "server.nk")
@@ -360,13 +363,18 @@ class Server:
             self.desk = Desk.create(path, setup, Roster.load(self.folder / ROSTER), self.key)
         self.published = 0
         self.began: tuple[int, float] = (-1, 0.0)  # the round, and since when it waits
-        self.seen = 0
-        self.asked: dict[str, float] = {}  # when a client was last told what is due
+        self.seen: tuple[int, ...] = ()  # which federation.json was taken up
+        self.configured: tuple[int, ...] = ()  # and which was there when the broker was started
+        self.unread = 0  # times in a row that it could not be read
+        self.asked: dict[str, tuple[float, float]] = {}  # when a client with a gap was told; the next pause
         self.renewed: set[str] = set()  # clients with a new key, who are to be told
         self.turned_away = 0  # what the broker complained of
         self.shown: dict[str, float] = {}  # when that was last shown
         self.feed: Any = None
-        self.lost = asyncio.Event()  # the connection was, and is back
+        self.lost = asyncio.Event()  # the connection was, and is back; or streams may be gone
+        self.outgoing = asyncio.Event()  # there may be something to publish
+        self.stuck = False  # the broker does not store what is published
+        self.unheard: list[str] = []  # clients that took part, and don't have the verdict yet
         self.nc: Any = None
         self.ready = False  # the mailboxes are there
 
@@ -381,17 +389,22 @@ class Server:
         pages: asyncio.Server | None = None
         try:
             pages = await self._pages()
+            self.configured = _version(self.folder / SETUP)
             if self.broker:
                 self.broker.start()
             # The broker is kept alive from the start on: it may die before we are connected.
-            tasks = [asyncio.create_task(work()) for work in (self._serve, self._keep, self._return)]
+            works = (self._serve, self._keep, self._return, self._publishing)
+            tasks = [asyncio.create_task(work()) for work in works]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:  # only the first one ends but by an error
                 task.result()
-            record = self.desk.record()
-            record.save(self.folder / RECORD)
             await self._linger()
-            return record
+            if self.unheard:
+                log.warning(
+                    "the verdict is there, but %s did not hear it: start the server again to tell them",
+                    ", ".join(self.unheard),
+                )
+            return self.desk.record()
         finally:
             for task in tasks:
                 task.cancel()
@@ -424,7 +437,7 @@ class Server:
                     raise
         self.feed = wire.Feed(self.nc, f"$JS.API.CONSUMER.MSG.NEXT.UP.{SERVER}")
         await self._demand_sync()
-        await self._resume(await self._streams())
+        await self._resume(*await self._streams())
         self.ready = True
         while not self.desk.done:
             messages = await self.feed.next(0.1)
@@ -437,22 +450,36 @@ class Server:
             if self.nc.is_closed:
                 raise Unreachable(f"{self.url}: {self.nc.last_error or 'the connection was closed'}")
             self._patience()
-            await self._publish()
-            await self._ask_for_gaps()
-        await self._publish()
+            self.outgoing.set()
+        self.desk.record().save(self.folder / RECORD)
+        while self.published < len(self.desk.downs):
+            self.outgoing.set()
+            await asyncio.sleep(0.02)
+
+    async def _publishing(self) -> None:
+        """What the desk has said goes out; a broker that stores nothing does not stop the clock."""
+        while True:
+            await self.outgoing.wait()
+            self.outgoing.clear()
+            if self.ready:
+                await self._publish()
+                await self._ask_for_gaps()
 
     async def _return(self) -> None:
         """A broker that comes back may have lost its store: see what it still has."""
+        pause = 1.0
         while True:
             await self.lost.wait()
             self.lost.clear()
             try:
-                await self._resume(await self._streams())
+                await self._resume(*await self._streams())
                 self.feed.again()
+                pause = 1.0
             except Unreachable as error:
                 log.warning("%s; tried again", error)
                 self.lost.set()
-                await asyncio.sleep(1)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 30.0)
 
     async def _demand_sync(self) -> None:
         """By default a broker syncs its store minutes later; a message could be lost that it said it had."""
@@ -490,10 +517,9 @@ class Server:
             raise Unreachable(f"{self.url}: {subject}: {found['error'].get('description')}")
         return found
 
-    async def _streams(self) -> bool:
-        """See to it that streams and consumers are there; whether the mailbox of the clients is a new one."""
+    async def _streams(self) -> tuple[bool, bool]:
+        """See to it that streams and consumers are there; which of both streams is new."""
         setup = self.desk.setup
-        fresh = "error" in await self._api("STREAM.INFO.UP")
         guarded = {"storage": "file", "deny_delete": True, "deny_purge": True, "num_replicas": 1}
         up = {
             "name": "UP", "subjects": [f"{setup.subject}.up.*"], "retention": "workqueue", "discard": "new",
@@ -502,8 +528,10 @@ class Server:
         }  # fmt: skip
         both = [f"{setup.subject}.all", f"{setup.subject}.down.*"]
         down = {"name": "DOWN", "subjects": both, "retention": "limits", **guarded}
+        fresh = {"UP": False, "DOWN": False}
         for config in (up, down):
             if "error" in await self._api(f"STREAM.INFO.{config['name']}"):
+                fresh[str(config["name"])] = True
                 await self._make(f"STREAM.CREATE.{config['name']}", config)
         # A new consumer is handed at once what an old one had not acknowledged.
         await self._api(f"CONSUMER.DELETE.UP.{SERVER}")
@@ -517,7 +545,7 @@ class Server:
         slots = list(self.federation.slots)
         for k in range(0, len(slots), 64):
             await asyncio.gather(*(self._consumer(slot) for slot in slots[k : k + 64]))
-        return fresh
+        return fresh["UP"], fresh["DOWN"]
 
     async def _consumer(self, slot: str) -> None:
         subject = self.desk.setup.subject
@@ -528,13 +556,16 @@ class Server:
         wish = {"stream_name": "DOWN", "config": config}
         await self._make(f"CONSUMER.DURABLE.CREATE.DOWN.{slot}", wish)
 
-    async def _resume(self, fresh: bool) -> None:
-        """Find out which broadcasts the stream has; if the mailbox was lost, ask all for what is due."""
+    async def _resume(self, up: bool, down: bool) -> None:
+        """Find out which broadcasts the stream has; if what clients say was lost, ask all for what is due.
+
+        A new stream may have got one meanwhile that is not the first: then all go out again.
+        """
         found = await self._api("STREAM.MSG.GET.DOWN", {"last_by_subj": f"{self.desk.setup.subject}.all"})
         self.published = 0
-        if "message" in found:
+        if "message" in found and not down:
             self.published = Envelope.decode(base64.b64decode(found["message"]["data"])).round + 1
-        if fresh and len(self.desk.journal):
+        if up and len(self.desk.journal):
             self.renewed.update(self.desk.setup.layout.clients)
 
     async def _tell_due(self, client: str) -> None:
@@ -543,14 +574,27 @@ class Server:
         slot = self.federation.slot_of(client)
         if slot is not None:
             subject = f"{self.desk.setup.subject}.down.{slot}"
-            await wire.publish(self.nc, subject, self.desk.have(client), secrets.token_hex(ID_BYTES))
+            await wire.publish(
+                self.nc, subject, self.desk.have(client), secrets.token_hex(ID_BYTES), self._late
+            )
+            self.stuck = False
+
+    def _late(self) -> None:
+        """The broker is there and stores nothing: see whether its streams are."""
+        self.stuck = True
+        self.lost.set()
+
+    def gaps(self, now: float) -> set[str]:
+        """Clients to ask for what is missing before what they said: ever less often, for they may be gone."""
+        found = {c for c, held in self.desk.held.items() if held and c not in self.desk.dropped}
+        self.asked = {c: asked for c, asked in self.asked.items() if c in found}
+        due = {c for c in found if c not in self.asked or now >= self.asked[c][0] + self.asked[c][1]}
+        for c in due:
+            self.asked[c] = (now, min(2 * self.asked[c][1], LONGEST_PAUSE) if c in self.asked else 1.0)
+        return due
 
     async def _ask_for_gaps(self) -> None:
-        now = time.monotonic()
-        gaps = {client for client, held in self.desk.held.items() if held}
-        gaps = {client for client in gaps if now - self.asked.get(client, 0.0) > 1.0}
-        for client in sorted(gaps | self.renewed):
-            self.asked[client] = now
+        for client in sorted(self.gaps(time.monotonic()) | self.renewed):
             self.renewed.discard(client)
             await self._tell_due(client)
 
@@ -560,14 +604,18 @@ class Server:
         while self.published < len(self.desk.downs):
             number = self.published
             identifier, data = self.desk.downs[number]
-            await wire.publish(self.nc, f"{self.desk.setup.subject}.all", data, identifier)
+            await wire.publish(self.nc, f"{self.desk.setup.subject}.all", data, identifier, self._late)
+            self.stuck = False
             if self.published == number:  # the broker may have lost some meanwhile
                 self.published += 1
 
     def time_left(self) -> float | None:
-        """Seconds until the patience with this round is over. Round 0 begins with the first report."""
+        """Seconds until the patience with this round is over. Round 0 begins with the first report.
+
+        The clock stands while the server itself is cut off: nobody can be heard then.
+        """
         m, now = self.desk.machine, time.monotonic()
-        if m.round != self.began[0] or not self.desk.next:
+        if m.round != self.began[0] or not self.desk.next or not (self.ready and self.online):
             self.began = (m.round, now)
         if self.patience is None or self.desk.done:
             return None
@@ -588,8 +636,9 @@ class Server:
                     log.warning("the broker has ended; it is started again")
                     self.broker.start()
             self._orders()
+            left = self.time_left()
             if self.watch:
-                self.watch(Status(self.desk, self.online, self.time_left(), self.published))
+                self.watch(Status(self.desk, self.online, left, self.published))
             await asyncio.sleep(0.2)
 
     def _complain(self, text: str) -> None:
@@ -613,34 +662,37 @@ class Server:
 
     def _orders(self) -> None:
         try:
-            changed = (self.folder / SETUP).stat().st_mtime_ns
+            changed = _version(self.folder / SETUP)
             if changed == self.seen:
                 return
-            first = not self.seen
-            self.federation, roster = Federation.load(self.folder), Roster.load(self.folder / ROSTER)
-            self.seen = changed
-            old = {client: member.key for client, member in self.desk.slots.roster.current.items()}
-            self.renewed |= {c for c, member in roster.current.items() if old.get(c) != member.key}
-            self.desk.set_roster(roster)
-        except (OSError, InputError):  # half written; look again
+            federation, roster = Federation.load(self.folder), Roster.load(self.folder / ROSTER)
+        except (OSError, InputError) as error:  # half written? look again
+            self.unread += 1
+            if self.unread == 2:
+                log.warning("%s; until it is mended, what was read last holds", error)
             return
-        if self.broker and not first:  # a broker that reloads may turn away who just then logs in
+        self.federation, self.seen, self.unread = federation, changed, 0
+        old = {client: member.key for client, member in self.desk.slots.roster.current.items()}
+        self.renewed |= {c for c, member in roster.current.items() if old.get(c) != member.key}
+        self.desk.set_roster(roster)
+        if self.broker and changed != self.configured:  # one that reloads may turn away who just then logs in
             self.broker.reload()
         for client in self.federation.dropped:
             self.desk.drop(client)
+        self.outgoing.set()
 
     async def _linger(self) -> None:
         """Stay until the clients that took part have the verdict, but not for ever."""
-        until = time.monotonic() + self.linger
-        missing = [slot for c in self.desk.next if (slot := self.federation.slot_of(c))]
-        while missing and time.monotonic() < until:
-            left = []
-            for slot in missing:
-                facts = await self._api(f"CONSUMER.INFO.DOWN.{slot}")
-                if facts.get("num_pending", 0) or facts.get("num_ack_pending", 0):
-                    left.append(slot)
-            missing = left
-            await asyncio.sleep(0.1)
+        missing = {c: slot for c in self.desk.next if (slot := self.federation.slot_of(c))}
+        self.unheard = sorted(missing)
+        with contextlib.suppress(TimeoutError, Unreachable):
+            async with asyncio.timeout(max(1.0, self.linger)):
+                while self.unheard:
+                    for client in self.unheard:
+                        facts = await self._api(f"CONSUMER.INFO.DOWN.{missing[client]}")
+                        if not facts.get("num_pending", 1) and not facts.get("num_ack_pending", 1):
+                            self.unheard = [c for c in self.unheard if c != client]
+                    await asyncio.sleep(0.1)
 
     async def _pages(self) -> asyncio.Server | None:
         """Health and metrics, for this computer alone."""
@@ -662,8 +714,10 @@ class Server:
             if path == b"/metrics":
                 code, body = "200 OK", self._metrics()
             elif path == b"/healthz":
-                code = "200 OK" if self.online else "503 Service Unavailable"
-                body = "ok\n" if self.online else "no connection to the broker\n"
+                good = self.online and not self.stuck
+                code = "200 OK" if good else "503 Service Unavailable"
+                trouble = "the broker stores nothing" if self.online else "no connection to the broker"
+                body = "ok\n" if good else f"{trouble}\n"
             head = f"HTTP/1.1 {code}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
             length = len(body.encode())
             writer.write(f"{head}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}".encode())
@@ -690,6 +744,12 @@ class Server:
         }
         kinds = {name: "counter" if name.endswith("_total") else "gauge" for name in facts}
         return "".join(f"# TYPE bestarm_{k} {kinds[k]}\nbestarm_{k} {v}\n" for k, v in facts.items())
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """Differs from one file to the next, if each is written whole."""
+    facts = path.stat()
+    return facts.st_mtime_ns, facts.st_ino
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ except ImportError:
 
 CONNECT_SECONDS = 6.0
 PULL_SECONDS = 5.0  # how long a consumer's request stays open
+LATE_SECONDS = 5.0  # that a message waits for its stream before anyone is told; then twice that, and so on
 log = logging.getLogger("bestarm.federation")
 
 
@@ -77,7 +78,8 @@ async def connect(
         max_reconnect_attempts=-1,
         reconnect_time_wait=0.25,  # type: ignore[arg-type]
         connect_timeout=3,
-        ping_interval=20,
+        ping_interval=5,  # a line that is dead in silence is noticed after three of them
+        max_outstanding_pings=2,
     )
     attempt, refusal = asyncio.ensure_future(connecting), asyncio.ensure_future(hopeless.wait())
     try:
@@ -107,15 +109,19 @@ def _plain(why: str) -> str:
     return why
 
 
-async def publish(nc: Nats, subject: str, data: bytes, identifier: str = "") -> None:
+async def publish(
+    nc: Nats, subject: str, data: bytes, identifier: str = "", late: Callable[[], None] = lambda: None
+) -> None:
     """Returns when the stream has it. After a time-out the same bytes go out again.
+
+    `late` is called when a broker that is there does not store it for long.
 
     Each time-out is longer than the one before: a broker that is behind must not get more to do for it.
     A broker drops a second message with an id that it knows, whoever used it first. So only the server, alone
     on its stream, gives ids; what a client sends twice the server's slots sort out.
     """
     headers = {"Nats-Msg-Id": identifier} if identifier else None
-    pause, timeout = 0.05, 2.0
+    pause, timeout, wait, since = 0.05, 2.0, LATE_SECONDS, time.monotonic()
     while True:
         try:
             answer = await nc.request(subject, data, timeout=timeout, headers=headers)
@@ -126,6 +132,12 @@ async def publish(nc: Nats, subject: str, data: bytes, identifier: str = "") -> 
             if nc.is_closed:
                 raise Unreachable(str(error)) from None
             why = str(error) or type(error).__name__
+        if not nc.is_connected:
+            since = time.monotonic()
+        elif time.monotonic() - since > wait:
+            wait *= 2
+            log.warning("the broker does not store %s (%s); it is tried again and again", subject, why)
+            late()
         log.info("%s: %s; sent again", subject, why)
         await asyncio.sleep(pause)
         pause, timeout = min(2 * pause, 1.0), min(2 * timeout, 30.0)
