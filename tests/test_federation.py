@@ -509,11 +509,15 @@ def test_streams_that_vanish_are_made_anew_and_health_tells_of_it(tmp_path, monk
 def test_a_server_that_has_ended_tells_the_verdict_when_it_is_started_again(tmp_path, host):
     folder, case = tmp_path / "f", CASES["fisher"]
     if host == "::1" and not listens(socket.AF_INET6, host):
-        host = "localhost"  # this computer has no IPv6
+        pytest.skip("this computer has no IPv6")
     files.init(case, folder, host=host, port=0)
     folds = federations.Folds(folder, Coins(case.problem))
-    while not folds.desk.done:
-        folds.turn()
+    while True:  # the clients never hear the verdict
+        folds.step("server")
+        if folds.desk.done:
+            break
+        for name in folds.names:
+            folds.step(name)
     folds.close()
 
     async def main(start):
