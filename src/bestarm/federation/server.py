@@ -374,6 +374,7 @@ class Server:
         self.lost = asyncio.Event()  # the connection was, and is back; or streams may be gone
         self.outgoing = asyncio.Event()  # there may be something to publish
         self.stuck = False  # the broker does not store what is published
+        self.fresh: set[str] = set()  # streams that were made anew
         self.unheard: list[str] = []  # clients that took part, and don't have the verdict yet
         self.nc: Any = None
         self.ready = False  # the mailboxes are there
@@ -437,7 +438,8 @@ class Server:
                     raise
         self.feed = wire.Feed(self.nc, f"$JS.API.CONSUMER.MSG.NEXT.UP.{SERVER}")
         await self._demand_sync()
-        await self._resume(*await self._streams())
+        await self._streams()
+        await self._resume()
         self.ready = True
         while not self.desk.done:
             messages = await self.feed.next(0.1)
@@ -472,7 +474,8 @@ class Server:
             await self.lost.wait()
             self.lost.clear()
             try:
-                await self._resume(*await self._streams())
+                await self._streams()
+                await self._resume()
                 self.feed.again()
                 pause = 1.0
             except Unreachable as error:
@@ -517,8 +520,8 @@ class Server:
             raise Unreachable(f"{self.url}: {subject}: {found['error'].get('description')}")
         return found
 
-    async def _streams(self) -> tuple[bool, bool]:
-        """See to it that streams and consumers are there; which of both streams is new."""
+    async def _streams(self) -> None:
+        """See to it that streams and consumers are there."""
         setup = self.desk.setup
         guarded = {"storage": "file", "deny_delete": True, "deny_purge": True, "num_replicas": 1}
         up = {
@@ -528,10 +531,9 @@ class Server:
         }  # fmt: skip
         both = [f"{setup.subject}.all", f"{setup.subject}.down.*"]
         down = {"name": "DOWN", "subjects": both, "retention": "limits", **guarded}
-        fresh = {"UP": False, "DOWN": False}
         for config in (up, down):
             if "error" in await self._api(f"STREAM.INFO.{config['name']}"):
-                fresh[str(config["name"])] = True
+                self.fresh.add(str(config["name"]))
                 await self._make(f"STREAM.CREATE.{config['name']}", config)
         # A new consumer is handed at once what an old one had not acknowledged.
         await self._api(f"CONSUMER.DELETE.UP.{SERVER}")
@@ -545,7 +547,6 @@ class Server:
         slots = list(self.federation.slots)
         for k in range(0, len(slots), 64):
             await asyncio.gather(*(self._consumer(slot) for slot in slots[k : k + 64]))
-        return fresh["UP"], fresh["DOWN"]
 
     async def _consumer(self, slot: str) -> None:
         subject = self.desk.setup.subject
@@ -556,17 +557,18 @@ class Server:
         wish = {"stream_name": "DOWN", "config": config}
         await self._make(f"CONSUMER.DURABLE.CREATE.DOWN.{slot}", wish)
 
-    async def _resume(self, up: bool, down: bool) -> None:
+    async def _resume(self) -> None:
         """Find out which broadcasts the stream has; if what clients say was lost, ask all for what is due.
 
         A new stream may have got one meanwhile that is not the first: then all go out again.
         """
         found = await self._api("STREAM.MSG.GET.DOWN", {"last_by_subj": f"{self.desk.setup.subject}.all"})
         self.published = 0
-        if "message" in found and not down:
+        if "message" in found and "DOWN" not in self.fresh:
             self.published = Envelope.decode(base64.b64decode(found["message"]["data"])).round + 1
-        if up and len(self.desk.journal):
+        if "UP" in self.fresh and len(self.desk.journal):
             self.renewed.update(self.desk.setup.layout.clients)
+        self.fresh.clear()
 
     async def _tell_due(self, client: str) -> None:
         from bestarm.federation import wire
