@@ -161,17 +161,17 @@ async def _our_server(folder: Path, rounds: int) -> None:
     server = Server(folder, linger=30.0)
     turns, left, resume, publish = Turns(server), rounds, server._resume, wire.publish
 
-    async def ready(fresh: bool) -> None:
+    async def ready() -> None:
         print("ready", flush=True)
-        await resume(fresh)
+        await resume()
 
-    async def in_turn(nc: Any, subject: str, data: bytes, identifier: str = "") -> None:
+    async def in_turn(nc: Any, subject: str, data: bytes, *rest: Any) -> None:
         nonlocal left
         if subject.endswith(".all") and left:  # the verdict, after the last round, does not wait
             left -= 1
             last = next(server.desk.journal.events(len(server.desk.journal) - 2))  # before the broadcast
             await turns.wait(len(last.body), len(data))
-        await publish(nc, subject, data, identifier)
+        await publish(nc, subject, data, *rest)
 
     server._resume, wire.publish = ready, in_turn  # type: ignore[method-assign]
     await server.run()

@@ -21,7 +21,7 @@ def arrows(table: Transitions) -> dict[tuple[str, str], list[str]]:
 
     >>> from bestarm.protocol.rounds import RoundServer
     >>> arrows(RoundServer.transitions)["waiting", "done"]
-    ['Received', 'PatienceOver', 'Stop']
+    ['Received', 'PatienceOver', 'Stop', 'Drop']
     """
     found: dict[tuple[str, str], list[str]] = {}
     for (state, event), targets in table.items():
