@@ -12,7 +12,7 @@ from rich.table import Table
 
 NAMES = [
     "single_run", "skip_ahead", "one_test", "robustness", "scale", "workers", "preferences", "ladder",
-    "million", "attacks", "figures", "federation",
+    "million", "attacks", "figures", "federation", "mesh", "compare",
 ]  # fmt: skip
 
 

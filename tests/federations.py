@@ -91,7 +91,8 @@ class Folds:
         self.names = self.setup.layout.clients
         self.working = self.names  # the others are silent
         self.key = Key.load(folder / "server.key")
-        self.places = {name: files.Place.load(folder / "clients" / name) for name in self.names}
+        places = [files.Place.load(path) for path in (folder / "clients").iterdir()]
+        self.places = {place.client: place for place in places}
         self.desk, self.sites = None, dict.fromkeys(self.names)
         self.up, self.down, self.seen = [], [], {name: set() for name in self.names}
         self.paid = dict.fromkeys(self.names, 0)

@@ -9,6 +9,7 @@ import io
 import json
 import math
 import os
+import shlex
 import signal
 import sys
 import time
@@ -26,7 +27,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from bestarm import audit, topology
-from bestarm.errors import InputError
+from bestarm.errors import InputError, visible
 from bestarm.protocol import METHODS
 from bestarm.protocol.verdict import REASONS
 from bestarm.record import Record, fallen, views
@@ -64,6 +65,11 @@ Force = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 
 
+def safe(text: str) -> str:
+    """Somebody's text for the terminal: no markup, no control characters, no turned writing."""
+    return escape(visible(text))
+
+
 def main() -> None:
     """The `bestarm` command: runs it and turns errors into exit codes."""
     as_json = "--json" in sys.argv[1:]
@@ -87,7 +93,7 @@ def main() -> None:
 
 def _complain(message: str, as_json: bool) -> None:
     err.print("error:", style="bold red", end=" ")
-    err.print(escape(message), soft_wrap=True)
+    err.print(safe(message), soft_wrap=True)
     if as_json:
         print(json.dumps({"error": message}))
 
@@ -129,9 +135,7 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 else list(dict.fromkeys([flag, f"--{field.name}"]))
             )
             info = typer.Option(
-                *names,
-                help=f"{field.metadata['help']} [default: {field.metadata['shown']}]",
-                show_default=False,
+                *names, help=f"{field.metadata['help']} [default: {_shown(field.name)}]", show_default=False
             )
             annotation = Annotated[Optional[kind], info]  # type: ignore[valid-type] # noqa: UP045
             added[field.name] = inspect.Parameter(
@@ -141,6 +145,18 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
+
+
+def _shown(key: str) -> str:
+    """The default of a method's option; where methods differ, each one's."""
+    by_value: dict[str, list[str]] = {}
+    for name, method in METHODS.items():
+        for field in dataclasses.fields(method.options):
+            if field.name == key:
+                by_value.setdefault(str(field.metadata["shown"]), []).append(name)
+    if len(by_value) == 1:
+        return next(iter(by_value))
+    return "; ".join(f"{value} for {', '.join(names)}" for value, names in by_value.items())
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
@@ -161,6 +177,10 @@ def run(
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE.png", help="save a picture of the intervals here (.png, .svg, .pdf)"),
     ] = None,
+    report: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE.html", help="write a report of the run here"),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
     **options: Any,
@@ -170,7 +190,7 @@ def run(
     loaded = load(scenario)
     _warn_of_ties(loaded, method, {**loaded.options, **chosen})
     _warn_of_liars(loaded, method, {**loaded.options, **chosen})
-    for path in (save, plot):
+    for path in (save, plot, report):
         _check_folder(path)
     if plot is not None:
         from bestarm.report import plots
@@ -197,8 +217,78 @@ def run(
         else:
             plots.save(plots.intervals(record), str(plot))
         if not as_json:
-            out.print(f"picture: {escape(str(plot))}")
+            out.print(f"picture: {safe(str(plot))}")
+    if report is not None:
+        from bestarm.report import page
+
+        page.write(page.of_record(record, command=f"bestarm {shlex.join(sys.argv[1:])}"), report)
+        if not as_json:
+            out.print(f"report: {safe(str(report))}", soft_wrap=True)
     return code
+
+
+@app.command("report")
+def make_report(
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN",
+            help="a record, a study's rows, or the folder or journal of a server, a client or a mesh's node",
+        ),
+    ],
+    save: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--out", metavar="FILE.html", help="the file to write [default: beside RUN]"),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="leave out what takes further runs: plan and arms' traces")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Write a report as one HTML file that opens without a network: verdict, race, costs, faults, record."""
+    from bestarm.report import page
+
+    target = save or (run / "report.html" if run.is_dir() else run.with_suffix(".html"))
+    _check_folder(target)
+    html = page.read(run, quick=quick)
+    page.write(html, target)
+    size = len(html.encode())
+    return _said({"file": str(target), "bytes": size}, f"report: {target} ({size // 1000:,} kB)", as_json)
+
+
+@app.command()
+def watch(
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN",
+            help="the folder or journal of a server, a client or a mesh's node; a record; a study's rows",
+        ),
+    ],
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="listen here; beyond this computer a token is asked for")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="the port [default: a free one]")] = 0,
+    browser: Annotated[bool, typer.Option("--open", help="open it in a browser")] = False,
+    as_json: Json = False,
+) -> int:
+    """Show a run as a live page that follows its journal, with a slider to look back. Read-only."""
+    from bestarm.deploy import Interrupted as Stopped
+    from bestarm.report import live
+
+    def ready(url: str) -> None:
+        _said({"url": url, "run": str(run)}, f"watch it at {url} (Ctrl-C ends this)", as_json)
+        sys.stdout.flush()
+        if not live.is_loopback(host):
+            err.print("warning: this is plain HTTP; who can listen on the way can see token and page")
+        if browser:
+            import webbrowser
+
+            webbrowser.open(url)
+
+    with suppress(Stopped):
+        live.watch(run, host=host, port=port, ready=ready)
+    return INTERRUPTED
 
 
 def _check_folder(path: Path | None) -> None:
@@ -277,14 +367,14 @@ def study(
             if stopped.kept
             else "nothing is kept"
         )
-        err.print(f"interrupted; {escape(kept)}", soft_wrap=True)
+        err.print(f"interrupted; {safe(kept)}", soft_wrap=True)
         return INTERRUPTED
     if as_json:
         print(json.dumps({"seed": done.seed, "trials": trials, "cells": done.summary()}))
     else:
         _show_study(done)
         if save is not None:
-            out.print(f"rows: {escape(str(save))}", soft_wrap=True)
+            out.print(f"rows: {safe(str(save))}", soft_wrap=True)
     return OK
 
 
@@ -347,7 +437,7 @@ def _show_study(done: Trials) -> None:
         bound = row.get("limit")
         ratio = _short(row["pulls_total"]["mean"] / bound["total"]) if bound and bound["total"] else "–"
         wrong = f"{row['errors']} ≤{row['error_rate_interval'][1]:.2g}" if "errors" in row else "–"
-        cells = [escape(str(row[key])) for key in done.varied] + [_plus_minus(row[name]) for name in titles]
+        cells = [safe(str(row[key])) for key in done.varied] + [_plus_minus(row[name]) for name in titles]
         table.add_row(*cells, ratio, wrong, *[str(row[name]) for name in undecided])
     # Whoever reads it through a pipe gets it whole; a narrow terminal breaks cells, and cuts none.
     out.print(table, width=None if out.is_terminal else 200)
@@ -414,32 +504,32 @@ def show(record: Record) -> None:
     if verdict.status == "identified":
         epsilon = record.options.get("epsilon") or 0.0
         close = f", or at most {epsilon:g} worse" if epsilon else ""
-        out.print(f"[bold green]{escape(verdict.arm or '')}[/] is the best arm{close}.")
+        out.print(f"[bold green]{safe(verdict.arm or '')}[/] is the best arm{close}.")
         if verdict.mean is not None:
             between = ", between {:.4g} and {:.4g}".format(*verdict.interval) if verdict.interval else ""
             out.print(f"Its mean is about {verdict.mean:.4g}{between}.")
         if record.network and record.network["broken"]:
-            out.print(f"Nothing is promised: {escape(record.network['broken'])}", style="yellow")
+            out.print(f"Nothing is promised: {safe(record.network['broken'])}", style="yellow")
         else:
             out.print(f"This is wrong with probability at most {record.delta:g}.")
     else:
         out.print(f"[bold yellow]Undecided[/]: {REASONS[str(verdict.reason)]}.")
-        names = [escape(name) for name in verdict.candidates]
+        names = [safe(name) for name in verdict.candidates]
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         out.print(f"Still in the race: {', '.join(names[:8])}{more}.")
         if verdict.gap is not None:
             out.print(f"The leading one is at most {verdict.gap:.4g} from the best.")
     for text in dict.fromkeys(_fault(fault) for fault in record.proven_faulty):
-        out.print(escape(text), style="red")
+        out.print(safe(text), style="red")
     for warning in record.warnings:
         text = f"Group {warning['group']}, round {warning['round']}: {warning['text']}."
-        out.print(escape(text), style="yellow")
+        out.print(safe(text), style="yellow")
     for adversary in record.adversaries:
         caught = {fault["client"] for fault in record.proven_faulty}
         uncaught = [name for name in adversary["clients"] if name not in caught]
         if uncaught:
             out.print(
-                escape(f"Lied and not caught: {', '.join(uncaught)} ({adversary['attack']})."), style="dim"
+                safe(f"Lied and not caught: {', '.join(uncaught)} ({adversary['attack']})."), style="dim"
             )
     _show_groups(record)
     rounds = f"{record.rounds} rounds" if record.rounds != 1 else "1 round"
@@ -475,7 +565,7 @@ def _show_peers(record: Record) -> None:
     verdicts = record.peers or {}
     found = Counter(verdict.arm or f"undecided ({verdict.reason})" for verdict in verdicts.values())
     for answer, count in found.most_common():
-        out.print(escape(f"{count} of {len(verdicts)} honest peers: {answer}"))
+        out.print(safe(f"{count} of {len(verdicts)} honest peers: {answer}"))
     if record.options["exchange"] == "means" and record.verdict.status == "identified":
         out.print(
             "That holds if the two best arms of the best arm-set, and of each other one, are at most as far "
@@ -500,7 +590,7 @@ def _show_groups(record: Record) -> None:
     for view in ranked[:MOST_ROWS]:
         fate = stay if view.round == final else f"withdrew in round {view.round + 1}"
         fate = f"out in round {fell[view.group]}" if view.group in fell else fate
-        name = escape(record.problem["groups"][view.group]["name"])
+        name = safe(record.problem["groups"][view.group]["name"])
         bar = _bar(view.mean, view.lower, view.upper, flip=scale.goal == "min")
         table.add_row(name, f"{scale.user(view.mean):.4g}", bar, fate)
     out.print(table)
@@ -540,7 +630,7 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
         print(json.dumps({**facts, "ok": refused is None}))
     elif refused is None:
         out.print(
-            f"{escape(str(scenario))} is fine: {facts['groups']} groups, {facts['arms']} arms, "
+            f"{safe(str(scenario))} is fine: {facts['groups']} groups, {facts['arms']} arms, "
             f"{facts['clients']} clients, method {facts['method']}."
         )
     if refused is not None:
@@ -579,7 +669,7 @@ def _warn_of_liars(scenario: Scenario, method: str | None, options: dict[str, An
 def _warn(warnings: list[str]) -> list[str]:
     for warning in warnings:
         err.print("warning:", style="bold yellow", end=" ")
-        err.print(escape(warning), soft_wrap=True)
+        err.print(safe(warning), soft_wrap=True)
     return warnings
 
 
@@ -655,7 +745,7 @@ def network(
     if plot is not None:
         plots.save(plots.network(made, by_group, witness), str(plot))
         if not as_json:
-            out.print(f"picture: {escape(str(plot))}")
+            out.print(f"picture: {safe(str(plot))}")
     return NOT_VERIFIED if byzantine is not None and borne[exchange] < byzantine else OK
 
 
@@ -701,13 +791,13 @@ def _show_network(facts: dict[str, Any], r: float, exchange: str, remedy: str | 
         table.add_column(title)
     ranked = sorted(facts["robustness"].items(), key=lambda at: math.inf if at[1] is None else at[1])
     for name, value in ranked[:MOST_ROWS]:
-        table.add_row(escape(name), "any r" if value is None else f"r = {value:g}")
+        table.add_row(safe(name), "any r" if value is None else f"r = {value:g}")
     out.print(table)
     if facts["witness"]:
         names = [str(node) for node in facts["witness"]]
         more = f" and {len(names) - 12} more" if len(names) > 12 else ""
         out.print(
-            escape(
+            safe(
                 f"Weakest: group {facts['weakest']}. Nobody in this set hears more than {r:g} clients "
                 f"outside of it: {', '.join(names[:12])}{more}"
             )
@@ -716,12 +806,12 @@ def _show_network(facts: dict[str, Any], r: float, exchange: str, remedy: str | 
         edges = ", ".join(f"{u}→{v}" for u, v in facts["add"][:12])
         rest = " …" if len(facts["add"]) > 12 else ""
         out.print(
-            escape(f"To bear one more (exchange {exchange}) add {len(facts['add'])} edges: {edges}{rest}"),
+            safe(f"To bear one more (exchange {exchange}) add {len(facts['add'])} edges: {edges}{rest}"),
             soft_wrap=True,
         )
         out.print("Found by a greedy search: fewer might do.", style="dim")
     elif remedy:
-        out.print(escape(remedy), soft_wrap=True)
+        out.print(safe(remedy), soft_wrap=True)
 
 
 @app.command()
@@ -741,43 +831,53 @@ def new(
     if as_json:
         print(json.dumps({"file": str(path)}))
     else:
-        out.print(f"wrote {escape(str(path))}. Next: bestarm check {escape(str(path))}", soft_wrap=True)
+        out.print(f"wrote {safe(str(path))}. Next: bestarm check {safe(str(path))}", soft_wrap=True)
     return OK
 
 
 @app.command()
 def verify(
     record: Annotated[
-        Path, typer.Argument(metavar="RUN", help="a record that a run saved, or a federation server's folder")
+        Path,
+        typer.Argument(
+            metavar="RUN", help="a saved record, the folder of a federation's server or a peer, or evidence"
+        ),
     ],
     replay: Annotated[
         bool, typer.Option("--replay", help="also run again from the seed and compare")
     ] = False,
     roster: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="of a federation: a roster.json that a site has kept"),
+        typer.Option(metavar="FILE", help="a roster.json that was kept: only its keys count"),
     ] = None,
     as_json: Json = False,
 ) -> int:
     """Check a saved record: its digest, its certificate, its counts; with --replay a fresh run.
 
-    In a federation server's folder: replay its journal with all signatures, and name every suspect.
+    In the folder of a federation's server or of a peer: replay its journal with all signatures, and name
+    every suspect. A file evidence-NAME.json: whether it proves that NAME signed two stories.
     """
+    if (record / "peer.json").exists():
+        return _verify_peer(record, roster, as_json)
     if record.is_dir() or record.suffix == ".db":
         return _verify_federation(record, roster, as_json)
+    from bestarm.mesh.node import is_evidence
+
+    if is_evidence(record):
+        return _verify_evidence(record, roster, as_json)
     if roster is not None:
-        raise InputError("--roster is for a federation", fix="Name the server's folder")
+        raise InputError("a record has no signatures, so --roster has nothing to check", fix="Leave it out")
     loaded = Record.load(record)
     result = audit.verify(loaded, replay=replay)
     if as_json:
         print(json.dumps({"ok": result.ok, "failures": result.failures}))
     elif result.ok:
-        out.print(f"{escape(str(record))} is sound.")
+        out.print(f"{safe(str(record))} is sound.")
         if loaded.peers is not None and not replay:
             out.print("What each peer was told is not in the record: only --replay checks their verdicts.")
     else:
         for failure in result.failures:
-            out.print(f"- {escape(failure)}")
+            out.print(f"- {safe(failure)}")
     return OK if result.ok else NOT_VERIFIED
 
 
@@ -839,7 +939,7 @@ def plan(
         print(json.dumps({**found.to_dict(), "schedule": dataclasses.asdict(best) if best else None}))
         return OK
     for name, why in found.left_out.items():
-        out.print(f"{name} is left out: {escape(why)}", style="dim", soft_wrap=True)
+        out.print(f"{name} is left out: {safe(why)}", style="dim", soft_wrap=True)
     _show_plan(found)
     if best is not None:
         _show_schedule(best, limits)
@@ -899,9 +999,9 @@ COSTS = {
 
 def _show_plan(found: Any) -> None:
     for row in found.methods:
-        out.print(f"[bold]{escape(row.name)}[/]")
+        out.print(f"[bold]{safe(row.name)}[/]")
         if row.cost is None:
-            out.print(f"  not simulated: {escape(row.why_not)}", soft_wrap=True)
+            out.print(f"  not simulated: {safe(row.why_not)}", soft_wrap=True)
         if row.cost is not None or row.bounds is not None:
             out.print(_cost_table(row.cost, row.bounds))
         if row.enough is not None:
@@ -919,7 +1019,7 @@ def _show_plan(found: Any) -> None:
             f"{_count(found.limit.longest)} of the longest client (proved)."
         )
     for line in (*found.advice, *([found.assumption] if found.assumption else [])):
-        out.print(f"- {escape(line)}", soft_wrap=True)
+        out.print(f"- {safe(line)}", soft_wrap=True)
     proved = any(row.bounds is not None for row in found.methods)
     out.print(
         f"Means and ranges: measured on {_runs(found)} simulated runs with these means. "
@@ -982,7 +1082,7 @@ def _show_schedule(best: Any, limits: dict[str, int | None]) -> None:
         f"(95 % interval {low:.3g} to {high:.3g})"
     )
     out.print(_cost_table(best.cost, None))
-    out.print(escape(best.note), style="dim")
+    out.print(safe(best.note), style="dim")
 
 
 @app.command()
@@ -1019,7 +1119,7 @@ def figures(
         for done in made:
             out.print(f"Figure {done.name}: {done.title}", style="bold")
             out.print(f"  {', '.join(path.name for path in done.files)}", soft_wrap=True)
-        where = escape(str(folder))
+        where = safe(str(folder))
         out.print(
             f"In {where}: pictures (.svg, .png), their numbers (.csv) and captions (.txt).", soft_wrap=True
         )
@@ -1041,17 +1141,46 @@ def _verify_federation(folder: Path, roster: Path | None, as_json: bool) -> int:
         print(json.dumps(facts))
         return OK if found.ok else NOT_VERIFIED
     for failure in found.failures:
-        out.print(f"- {escape(failure)}")
+        out.print(f"- {safe(failure)}")
     for client, why in found.suspects.items():
-        out.print(f"Proven faulty: {escape(client)}, {escape(why)}.", style="red")
+        out.print(f"Proven faulty: {safe(client)}, {safe(why)}.", style="red")
     for client, text in found.notes:
-        out.print(f"{escape(client)} said: {escape(text)}", soft_wrap=True)
+        out.print(f"{safe(client)} said: {safe(text)}", soft_wrap=True)
     for text in found.changes:
-        out.print(f"Keys, {escape(text)}.", soft_wrap=True)
+        out.print(f"Keys, {safe(text)}.", soft_wrap=True)
     if found.ok:
         end = "it is not finished" if verdict is None else verdict.arm or f"undecided ({verdict.reason})"
-        out.print(f"{escape(str(folder))} is sound: {found.events} events; {escape(end)}.", soft_wrap=True)
+        out.print(f"{safe(str(folder))} is sound: {found.events} events; {safe(end)}.", soft_wrap=True)
     return OK if found.ok else NOT_VERIFIED
+
+
+def _verify_peer(folder: Path, roster: Path | None, as_json: bool) -> int:
+    from bestarm.mesh.node import verify as verify_journal
+
+    found = verify_journal(folder, roster)
+    arm = found.verdict.arm if found.verdict else None
+    if as_json:
+        evidence = [{"client": e.first.source, "evidence": e.encode().hex()} for e in found.evidence]
+        facts = {"ok": found.ok, "failures": found.failures, "events": found.events, "arm": arm}
+        print(json.dumps({**facts, "suspects": found.suspects, "evidence": evidence}))
+        return OK if found.ok else NOT_VERIFIED
+    for failure in found.failures:
+        out.print(f"- {safe(failure)}")
+    for client, why in found.suspects.items():
+        out.print(f"Proven faulty: {safe(client)}, {safe(why)}.", style="red")
+    if found.ok:
+        end = "it is not finished" if found.verdict is None else arm or f"undecided ({found.verdict.reason})"
+        out.print(f"{safe(str(folder))} is sound: {found.events} events; {safe(end)}.", soft_wrap=True)
+    return OK if found.ok else NOT_VERIFIED
+
+
+def _verify_evidence(path: Path, roster: Path | None, as_json: bool) -> int:
+    from bestarm.mesh.node import verify_evidence
+
+    accused, holds = verify_evidence(path, roster)
+    text = f"{accused} signed two different reports for one place" if holds else "this proves nothing"
+    _said({"ok": holds, "accused": accused}, text, as_json)
+    return OK if holds else NOT_VERIFIED
 
 
 federation = typer.Typer(add_completion=False, help="Make and manage a federation on real machines.")
@@ -1064,7 +1193,7 @@ def _said(facts: dict[str, Any], text: str, as_json: bool) -> int:
     if as_json:
         print(json.dumps(facts))
     else:
-        out.print(escape(text), soft_wrap=True)
+        out.print(safe(text), soft_wrap=True)
     return OK
 
 
@@ -1137,14 +1266,15 @@ def federation_demo(
     as_json: Json = False,
 ) -> int:
     """Eight client processes here: a liar, a straggler, one that is killed and comes back."""
+    from bestarm.deploy import terminable
     from bestarm.federation.broker import Unreachable
     from bestarm.federation.demo import demo
 
+    say: Callable[[str], None] = (lambda text: None) if as_json else lambda text: out.print(safe(text))
     _log_to_stderr()
     try:
-        shown = demo(
-            folder, seed, say=(lambda text: None) if as_json else lambda text: out.print(escape(text))
-        )
+        with terminable():
+            shown = demo(folder, seed, say)
     except Unreachable as error:
         return _unreachable(error, as_json)
     if as_json:
@@ -1162,7 +1292,13 @@ def _unreachable(error: Exception, as_json: bool) -> int:
 def _log_to_stderr() -> None:
     import logging
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", stream=sys.stderr)
+    class Shown(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return "\n".join(map(visible, super().format(record).split("\n")))
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Shown("%(asctime)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it remarks on every TLS connection that ends
 
 
@@ -1211,7 +1347,7 @@ def server(
             )
             record = until_stopped(run.run())
     except Stopped:
-        err.print(f"stopped; to go on: bestarm server {escape(str(folder))}", soft_wrap=True)
+        err.print(f"stopped; to go on: bestarm server {safe(str(folder))}", soft_wrap=True)
         if as_json:
             print(json.dumps({"interrupted": True, "folder": str(folder)}))
         return INTERRUPTED
@@ -1237,7 +1373,7 @@ def _server_table(quiet: bool) -> Iterator[Callable[[Any], None] | None]:
             text = _waiting(status)
             if said[-1:] != [text]:
                 said[:] = [text]
-                err.print(escape(text), soft_wrap=True)
+                err.print(safe(text), soft_wrap=True)
 
         yield line
         return
@@ -1260,7 +1396,7 @@ def _waiting(status: Any) -> str:
 def _status_table(status: Any) -> Group:
     desk, m = status.desk, status.desk.machine
     layout, missing, suspects = desk.setup.layout, set(desk.waiting_for()), desk.suspects()
-    title = f"{_waiting(status)}\n{m.bits_up:,} bits up, {m.bits_down:,} bits down"
+    title = f"{safe(_waiting(status))}\n{m.bits_up:,} bits up, {m.bits_down:,} bits down"
     if not status.connected:
         title += ", no connection to the broker"
     table = Table(box=None)
@@ -1278,7 +1414,7 @@ def _status_table(status: Any) -> Group:
     below = [f"{client} says: {text}" for client, text in desk.notes[-3:]]
     if refused:
         below.append("messages refused: " + ", ".join(f"{who}: {n}" for who, n in refused.most_common(3)))
-    return Group(escape(title), table, *map(escape, below))
+    return Group(safe(title), table, *map(safe, below))
 
 
 def _heard(desk: Any, j: int) -> str:
@@ -1372,12 +1508,248 @@ def client(
     return OK if arm or verdict is None else UNDECIDED
 
 
+mesh = typer.Typer(add_completion=False, help="Make and check a mesh of peers on real machines.")
+app.add_typer(mesh, name="mesh")
+
+
+@mesh.command("init")
+def mesh_init(
+    graph: Annotated[
+        Path,
+        typer.Argument(
+            metavar="GRAPH", help="SCENARIO.toml with a [network], GraphML, edge list, adjacency CSV"
+        ),
+    ],
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="the folder to make, or to make again")
+    ],
+    groups: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="A=1,2;B=3,4", help="the nodes of each group [default: the scenario's]"),
+    ] = None,
+    arms: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="A=x,y;B=z", help="the arms of each group [default: the scenario's]"),
+    ] = None,
+    byzantine: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=0, help="liars around each node; exit code 4 if the network can't bear them"),
+    ] = None,
+    exchange: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="means or intervals [default: the scenario's, or means]"),
+    ] = None,
+    delta: Annotated[Optional[float], typer.Option(help="the error probability")] = None,  # noqa: UP045
+    address: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(metavar="NODE=HOST:PORT", help="where a node listens; may be given for each"),
+    ] = None,
+    port: Annotated[int, typer.Option(help="of the first node without an address; 0 for free ones")] = 7443,
+    new_run: Annotated[
+        bool, typer.Option("--new-run", help="begin another run, with the keys that are there")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Make keys and certificates, and a folder to hand to each node. Made again, no key is overwritten."""
+    from bestarm.mesh import files
+
+    chosen = {"byzantine": byzantine, "exchange": exchange, "delta": delta}
+    keys = {key: value for key, value in chosen.items() if value is not None}
+    if graph.suffix == ".toml" and groups is None and arms is None:
+        terms, made = files.terms_of(load(graph), keys)
+    else:
+        read, by_group, _ = _read_network(graph, groups)
+        if arms is None:
+            raise InputError("a graph does not say which arms there are", expected='--arms "A=x,y;B=z"')
+        pairs = [part.partition("=") for part in arms.split(";")]
+        by_arm = {name.strip(): [a.strip() for a in rest.split(",")] for name, _, rest in pairs}
+        terms, made = files.terms_for(read, by_group, by_arm, keys)
+    pairs = [text.partition("=") for text in address or ()]
+    try:
+        addresses = {n: where for n, _, where in pairs}
+        terms = files.init(terms, made, folder, addresses, port=port, new_run=new_run)
+    except files.TooWeak as error:
+        _complain(str(error), as_json)
+        return NOT_VERIFIED
+    clients = len(terms.layout.clients)
+    facts = {"folder": str(folder), "nodes": clients, "run": terms.run.hex()}
+    text = f"{folder}: a mesh of {clients} nodes. Hand each folder in {folder}/nodes to its machine; there: "
+    old = " It is a new run: move the journal.db* of the old one away on each machine." if new_run else ""
+    return _said(facts, f"{text}bestarm peer NODE --exec 'read-sensor {{arm}}'.{old}", as_json)
+
+
+@mesh.command("check")
+def mesh_check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a node's folder, or that of mesh init")],
+    offline: Annotated[bool, typer.Option("--offline", help="look at the files only")] = False,
+    as_json: Json = False,
+) -> int:
+    """Find expired or wrong certificates, neighbours that can't be reached, and clocks that differ."""
+    from bestarm.mesh.check import check
+
+    found, looked = check(folder, connect=not offline)
+    if as_json:
+        rows = [{"node": t.node, "about": t.about, "what": t.what} for t in found]
+        print(json.dumps({"ok": not found, "nodes": looked, "troubles": rows}))
+    else:
+        for trouble in found:
+            out.print(safe(f"{trouble.node} → {trouble.about}: {trouble.what}"), soft_wrap=True)
+        if not found:
+            out.print(f"{looked} nodes looked at, all is well.")
+    return UNREACHABLE if found else OK
+
+
+@mesh.command("demo")
+def mesh_demo(
+    folder: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--out", metavar="DIR", help="keep the mesh's folder here"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="of the order in which peers start")] = 7,
+    as_json: Json = False,
+) -> int:
+    """Twelve peers here: a liar, one that is killed and comes back, one that comes late."""
+    from bestarm.deploy import terminable
+    from bestarm.mesh.demo import demo
+
+    with terminable(), _mesh_table(quiet=as_json) as watch:
+        shown = demo(
+            folder, seed, (lambda text: None) if as_json else lambda text: out.print(safe(text)), watch
+        )
+    if as_json:
+        facts = {"ok": shown.ok, "verdicts": shown.verdicts, "accused": shown.accused, "notes": shown.notes}
+        print(json.dumps(facts))
+    else:
+        for name, arm in shown.verdicts.items():
+            text = f"{name}: {arm or 'no verdict'}; accused: {', '.join(shown.accused[name]) or 'nobody'}"
+            out.print(safe(text))
+    return OK if shown.ok else NOT_VERIFIED
+
+
+@contextmanager
+def _mesh_table(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A live table of who knows what about which arm-set, on a terminal."""
+    if quiet or not out.is_terminal:
+        yield lambda found: None
+        return
+    from rich.live import Live
+
+    with Live(console=out, refresh_per_second=4) as live:
+        yield lambda found: live.update(_knowledge(found))
+
+
+def _knowledge(found: dict[str, dict[str, Any]]) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    sets = list(next(iter(found.values()))["knows"]) if found else []
+    for title in ("peer", "state", "pulls", *sets, "verdict", "accuses"):
+        table.add_column(title, justify="right" if title == "pulls" else "left")
+    for name, status in found.items():
+        known = [status["knows"][group] or "·" for group in sets]
+        end = (status["arm"] or "undecided") if status["decided"] else "·"
+        row = (name, status["state"], f"{status['pulls']:,}", *known, end, ", ".join(status["suspects"]))
+        table.add_row(*map(escape, row))
+    return table
+
+
+@app.command()
+def peer(
+    folder: Annotated[Path, typer.Argument(metavar="NODE", help="the folder of this node")],
+    arms: ArmsOption = None,
+    command: CommandOption = None,
+    http: HttpOption = None,
+    csv: CsvOption = None,
+    replace: ReplaceOption = True,
+    listen: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="HOST:PORT", help="listen here [default: the address that others know]"),
+    ] = None,
+    linger: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(metavar="SECONDS", help="serve at most so long after the verdict [default: for ever]"),
+    ] = None,
+    patience: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(metavar="SECONDS", help="end undecided after so long with no news [default: never]"),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Run one peer of a mesh. Stopped or killed, it goes on where it was.
+
+    After its verdict it serves on until all its neighbours have theirs, or until it is stopped.
+    """
+    from bestarm.deploy import Interrupted as Stopped
+    from bestarm.deploy import until_stopped
+    from bestarm.mesh.run import Run
+    from bestarm.record import on_user_scale
+    from bestarm.sources import SourceFailed
+
+    source = _source(arms, command, http, csv, replace)
+    _log_to_stderr()
+    try:
+        with _peer_line(quiet=as_json) as watch:
+            run = Run(folder, source, listen=listen, linger=linger, patience=patience, watch=watch)
+            until_stopped(run.run())
+    except Stopped:
+        if run.node.verdict is None:
+            if as_json:
+                print(json.dumps({"interrupted": True, **run.status()}))
+            err.print("stopped; run it again to go on")
+            return INTERRUPTED
+    except SourceFailed as error:
+        return _unreachable(error, as_json)
+    if run.node.verdict is None:
+        facts = {**run.status(), "status": "undecided", "reason": run.gave_up}
+        text = f"undecided ({run.gave_up}): nothing new for {patience:g} s; {_missing(facts) or 'no news'}"
+        _said(facts, f"{text}. Run it again to go on", as_json)
+        return UNDECIDED
+    verdict = on_user_scale(run.node.verdict, run.place.setup.scale)
+    facts = {**run.status(), "status": verdict.status, "reason": verdict.reason, "mean": verdict.mean}
+    end = f"{verdict.arm} is the best arm" if verdict.arm else f"undecided ({verdict.reason})"
+    for client, why in run.node.suspects().items():
+        err.print(f"proven faulty: {safe(client)}, {safe(why)}", style="red", soft_wrap=True)
+    _said(facts, f"{end}; {run.node.pulls:,} pulls were made here", as_json)
+    return OK if verdict.arm else UNDECIDED
+
+
+def _missing(status: dict[str, Any]) -> str:
+    """Whom a peer waits for."""
+    parts = ("waits for", status["waits_for"]), ("can't reach", status["unreachable"])
+    return "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names)
+
+
+@contextmanager
+def _peer_line(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | None]:
+    if quiet:
+        yield None
+        return
+    if not err.is_terminal:
+        last: list[Any] = [-math.inf, ""]  # when, and what
+
+        def word(s: dict[str, Any]) -> None:
+            text = _missing(s)
+            if text != last[1] and time.monotonic() - last[0] > 10:
+                last[:] = [time.monotonic(), text]
+                err.print(safe(f"{s['name']}: {text or 'all neighbours are there'}"), soft_wrap=True)
+
+        yield word
+        return
+    with err.status("starting") as status:
+
+        def line(s: dict[str, Any]) -> None:
+            known = sum(arm is not None for arm in s["knows"].values())
+            end = f"verdict {s['arm'] or 'undecided'}, serving its neighbours" if s["decided"] else s["state"]
+            text = f"{s['name']}: {end}, {s['pulls']:,} pulls, knows {known}/{len(s['knows'])} arm-sets"
+            status.update(safe(text))
+
+        yield line
+
+
 @contextmanager
 def _client_line(quiet: bool) -> Iterator[Callable[[Any], None] | None]:
     def text(p: Any) -> str:
         left = f", about {p.left:.0f} s to its next message" if p.left else ""
         online = "" if p.online else " (offline: it reports when the network is back)"
-        return escape(f"{p.client}: {p.state}, {p.pulls:,} pulls, {p.speed:,.0f}/s{left}{online}")
+        return safe(f"{p.client}: {p.state}, {p.pulls:,} pulls, {p.speed:,.0f}/s{left}{online}")
 
     if quiet:
         yield None

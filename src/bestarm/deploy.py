@@ -1,4 +1,4 @@
-"""What every process on a real machine needs: files that are written whole or not at all, and a clean end."""
+"""What a process on a real machine needs: the terms of its run, files that are written whole, a clean end."""
 
 from __future__ import annotations
 
@@ -6,16 +6,63 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from bestarm.errors import InputError
+from bestarm.problem import Layout, Problem
+from bestarm.protocol import Method, method_for
+from bestarm.protocol.options import make
+from bestarm.rewards import Scale
+from bestarm.simulate import on_unit_scale
 
 SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all parties know of a run: its id, the method, its options, and the problem without its means."""
+
+    run: bytes
+    method: str
+    keys: dict[str, Any]
+    problem: dict[str, Any]
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Problem.layout_from_dict(self.problem)[0]
+
+    @cached_property
+    def scale(self) -> Scale:
+        return Problem.layout_from_dict(self.problem)[1]
+
+    @cached_property
+    def room(self) -> Method:
+        return method_for(self.method, self.layout)
+
+    @cached_property
+    def options(self) -> Any:
+        return make(self.room.options, self.keys, where="options")
+
+    @cached_property
+    def unit(self) -> Any:
+        """The options as the machines have them."""
+        return on_unit_scale(self.options, self.scale)
+
+
+def without_means(problem: Problem) -> dict[str, Any]:
+    """A problem as all parties may know it."""
+    plain = problem.to_dict()
+    groups = [{k: v for k, v in group.items() if k != "rewards"} for group in plain["groups"]]
+    return {**plain, "groups": groups}
 
 
 class Interrupted(Exception):
@@ -39,11 +86,28 @@ def until_stopped(main: Any) -> Any:
     return asyncio.run(guarded())
 
 
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Within it SIGTERM ends this process like Ctrl-C, so that it ends its children, too."""
+
+    def end(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_IGN)  # once is enough
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on now, and that the system gives to no caller."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def as_json(value: Any) -> bytes:

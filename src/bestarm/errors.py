@@ -45,6 +45,17 @@ def shorten(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def visible(text: str) -> str:
+    """A text with nothing hidden in it: control characters and marks of direction are written out.
+
+    >>> print(visible("a\\x1b[2Jb \\u202eevil"))
+    a\\x1b[2Jb \\u202eevil
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint that names the known word closest to `word`, or lists all of them.
 

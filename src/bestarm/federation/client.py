@@ -45,7 +45,7 @@ log = logging.getLogger("bestarm.federation")
 class Site(Pulls):
     """A client's machine and what happened to it, in the order of the journal."""
 
-    def __init__(self, place: Place, journal: Journal, machine: Any = None) -> None:
+    def __init__(self, place: Place, journal: Journal, machine: Any = None, *, speak: bool = True) -> None:
         self.place, self.journal, setup = place, journal, place.setup
         self.machine: Any = machine or setup.room.client(setup.layout, place.client, setup.unit)
         super().__init__(setup.layout.groups[setup.layout.group_of[place.client]])
@@ -62,11 +62,12 @@ class Site(Pulls):
         self.unwritten: list[tuple[str, bytes]] = []  # events that took place and are not on the disk yet
         self._act(self.machine.handle(Start()))
         for event in journal.events():
-            self._replay(event)
+            self.replay(event)
         if self.renewed:  # a new key says all of it again: what the old one said may have been refused
             self.sent = 0
-        self._speak()
-        self.write()
+        if speak:
+            self._speak()
+            self.write()
 
     @staticmethod
     def open(place: Place, machine: Any = None) -> Site:
@@ -185,7 +186,8 @@ class Site(Pulls):
             self._append(UP, self._signed(UP, number, self.said[number]))
         self.signed = len(self.said)
 
-    def _replay(self, event: Event) -> None:
+    def replay(self, event: Event) -> None:
+        """An event of the journal takes place again. Nothing is written or said."""
         body = event.body
         if event.kind not in ("sent", NOTE):
             self._replay_pulls(event)

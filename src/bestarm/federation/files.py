@@ -23,20 +23,16 @@ import ssl
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bestarm.deploy import SCHEMA, as_json, free_port, read, write
+from bestarm.deploy import SCHEMA, Terms, as_json, free_port, read, without_means, write
 from bestarm.errors import InputError, nearest, shorten
 from bestarm.identity import RUN_BYTES, Key, Member, Roster
-from bestarm.problem import Layout, Problem
-from bestarm.protocol import METHODS, Method, method_for
-from bestarm.protocol.options import make
-from bestarm.rewards import Scale
+from bestarm.protocol import METHODS
 from bestarm.scenario import Scenario
-from bestarm.simulate import on_unit_scale, prepare
+from bestarm.simulate import prepare
 
 PORT = 4222
 SETUP, ROSTER, JOURNAL, RECORD = "federation.json", "roster.json", "journal.db", "record.json"
@@ -45,36 +41,11 @@ CONNECTIONS, SUBSCRIPTIONS = 4, 20  # that one client may have
 
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(Terms):
     """What all parties know of a run: the method, the layout, the server's key, and where the broker is."""
 
-    run: bytes
-    method: str
-    keys: dict[str, Any]
-    problem: dict[str, Any]
     server: bytes
     url: str
-
-    @cached_property
-    def layout(self) -> Layout:
-        return Problem.layout_from_dict(self.problem)[0]
-
-    @cached_property
-    def scale(self) -> Scale:
-        return Problem.layout_from_dict(self.problem)[1]
-
-    @cached_property
-    def room(self) -> Method:
-        return method_for(self.method, self.layout)
-
-    @cached_property
-    def options(self) -> Any:
-        return make(self.room.options, self.keys, where="options")
-
-    @cached_property
-    def unit(self) -> Any:
-        """The options as the machines have them."""
-        return on_unit_scale(self.options, self.scale)
 
     @property
     def subject(self) -> str:
@@ -250,8 +221,6 @@ def init(
     elif ca is not None:
         raise InputError("--ca is for a NATS that exists", fix="Give --nats too")
     authorities = _authorities(ca)
-    plain = problem.to_dict()
-    groups = [{k: v for k, v in group.items() if k != "rewards"} for group in plain["groups"]]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)  # it holds the keys of all, until they are handed out
@@ -266,7 +235,7 @@ def init(
         run=secrets.token_bytes(RUN_BYTES),
         method=method,
         keys=dataclasses.asdict(options),
-        problem={**plain, "groups": groups},
+        problem=without_means(problem),
         server=Key.create(folder / "server.key").public,
         url=url or f"tls://{_bracketed(host)}:{port or free_port()}",
     )

@@ -30,7 +30,7 @@ import msgspec
 
 from bestarm import audit
 from bestarm.deploy import read
-from bestarm.errors import InputError, shorten
+from bestarm.errors import InputError, shorten, visible
 from bestarm.federation.broker import Broker, Unreachable, fetch, syncs
 from bestarm.federation.files import (
     CA,
@@ -78,6 +78,7 @@ class Desk:
         assert self.setup.room.server is not None
         self.machine: Any = self.setup.room.server(self.setup.layout, self.setup.unit)
         self.next: Counter[str] = Counter()  # the number of each client's message that is due
+        self.bits: Counter[str] = Counter()  # that each client sent, as the machine counts them
         self.held: dict[str, dict[int, bytes]] = {}  # those that came before it
         self.refused: Counter[tuple[str, str]] = Counter()  # (who it is said to be from, why)
         self.said: list[bytes] = []
@@ -89,7 +90,7 @@ class Desk:
         self.unwritten: list[tuple[str, bytes]] = []  # events that took place and are not on the disk yet
         self._act(self.machine.handle(Start()))
         for event in journal.events():
-            self._replay(event)
+            self.replay(event)
         self._speak()
 
     @staticmethod
@@ -151,7 +152,9 @@ class Desk:
         while self.next[source] in held:
             content = held.pop(self.next[source])
             self.next[source] += 1
+            before = self.machine.bits_up
             self._act(self.machine.handle(Received(source, content)))
+            self.bits[source] += self.machine.bits_up - before
 
     def patience_over(self) -> None:
         """The round has waited long enough."""
@@ -200,7 +203,8 @@ class Desk:
             self.unwritten = []
             self.downs += [(identifier.hex(), data) for identifier, data in fresh]
 
-    def _replay(self, event: Event) -> None:
+    def replay(self, event: Event) -> None:
+        """An event of the journal takes place again. Nothing is written or said."""
         body = event.body
         match event.kind:
             case "up" | "note":
@@ -308,11 +312,6 @@ def changes(old: Roster, new: Roster) -> list[str]:
             how = "revoked" if m.revoked else "put back in force"
             found.append(f"the key {key.hex()[:16]} of {m.client} was {how}")
     return found
-
-
-def visible(text: str) -> str:
-    """Others' words as a terminal may show them."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 @dataclass(frozen=True)
@@ -596,6 +595,8 @@ class Server:
         return due
 
     async def _ask_for_gaps(self) -> None:
+        if self.desk.done:
+            return  # nothing that is said now counts; who has the verdict may have left
         for client in sorted(self.gaps(time.monotonic()) | self.renewed):
             self.renewed.discard(client)
             await self._tell_due(client)

@@ -1,0 +1,253 @@
+"""A mesh on one computer: twelve peers, one of them a liar, one that is killed, one that comes late.
+
+Everything is real: processes with keys of their own, on loopback. The liar has a valid key and certificate;
+it tells its neighbours different stories, votes twice, and speaks in another's name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bestarm.identity import Envelope
+from bestarm.mesh import files
+from bestarm.mesh.node import REPORT, verify
+from bestarm.mesh.wire import Line
+from bestarm.protocol.messages import Claim, Conclusion, decode_claim
+from bestarm.scenario import Scenario, scenario_from_dict
+
+KEYS = {
+    "method": "p2p",
+    "exchange": "intervals",
+    "delta": 0.05,
+    "byzantine": 1,
+    "group": [
+        {"name": "north", "clients": 4, "arms": {"a": 0.95, "b": 0.05}},
+        {"name": "south", "clients": 4, "arms": {"c": 0.6, "d": 0.02}},
+        {"name": "west", "clients": 4, "arms": {"e": 0.45, "f": 0.02}},
+    ],
+    "network": {"generator": "circulant", "n": 12, "k": 5},
+}
+BEST = "north/a"
+LIAR, KILLED, LATE = "south-4", "west-2", "north-3"
+MEANS, PAUSE = "BESTARM_DEMO_MEANS", "BESTARM_DEMO_PAUSE"
+LIMIT = 90.0
+
+
+def scenario(**keys: Any) -> Scenario:
+    return scenario_from_dict({**KEYS, **keys}, Path())
+
+
+class Coins:
+    """0/1 rewards with the means that the environment names; a pause before each batch."""
+
+    def __init__(self) -> None:
+        self.means: dict[str, float] = json.loads(os.environ[MEANS])
+        self.pause = float(os.environ.get(PAUSE, "0"))
+
+    def pull(self, arm: str, times: int) -> list[int]:
+        time.sleep(self.pause)
+        return [int(random.random() < self.means[arm]) for _ in range(times)]
+
+
+class Lies(Line):
+    """A liar's line: another story for every other neighbour, a second vote, and a forged report."""
+
+    def worded(self, data: bytes) -> Sequence[bytes]:
+        if data[:1] != REPORT:
+            return ()  # it passes no evidence on
+        envelope = Envelope.decode(data[1:])
+        if envelope.source != self.place.name:
+            return (data,)
+        index = [n.name for n in self.place.heard].index(self.to.name)
+        other = self._said(envelope, self._twisted(envelope.content))
+        forged = Envelope.sign(
+            self.place.key, envelope.run, self._victim(), envelope.arm_set, envelope.round, other.content
+        )
+        stories = (envelope, other) if index % 2 else (other, envelope)
+        return [REPORT + e.encode() for e in (*stories, forged)]
+
+    def _said(self, envelope: Envelope, content: bytes) -> Envelope:
+        return Envelope.sign(
+            self.place.key, envelope.run, envelope.source, envelope.arm_set, envelope.round, content
+        )
+
+    def _victim(self) -> str:
+        return next(n.name for n in self.place.neighbours if n.name != self.to.name)
+
+    def _twisted(self, content: bytes) -> bytes:
+        """The same kind of report, for another arm, which is the best by far."""
+        setup = self.place.setup
+        counts, exchange = setup.layout.arm_counts, setup.unit.exchange
+        said = decode_claim(content, counts, exchange)
+        if isinstance(said, Conclusion):
+            group = (said.group + 1) % len(counts)
+            return Conclusion(group, 0).encode(counts, exchange)[0]
+        arm = (said.arm + 1) % counts[said.group]
+        return Claim(said.group, arm, mean=1.0, lower=0.99, upper=1.0).encode(counts, exchange)[0]
+
+
+def lie(folder: str) -> None:
+    """The liar's process."""
+    from bestarm.deploy import until_stopped
+    from bestarm.mesh.run import Run
+    from bestarm.sources import FromPython
+
+    run = Run(folder, lambda node: FromPython(Coins()), line=Lies)
+    run.node.careful = False
+    until_stopped(run.run())
+
+
+class Crowd:
+    """The processes of a mesh on this computer; ``end`` leaves none of them."""
+
+    def __init__(self, folder: Path, case: Scenario, liars: Sequence[str] = (), pause: float = 0.0) -> None:
+        self.folder, self.case, self.liars, self.pause = folder, case, liars, pause
+        self.layout = case.problem.layout
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        terms, graph = files.terms_of(case, {})
+        self.terms = files.init(terms, graph, folder, port=0)
+
+    @property
+    def honest(self) -> list[str]:
+        return [name for name in self.layout.clients if name not in self.liars]
+
+    def place(self, name: str) -> Path:
+        return files.place_of(self.folder, self.layout, name)
+
+    def start(self, name: str) -> None:
+        j = self.layout.group_of[name]
+        means = dict(zip(self.layout.groups[j].arms, self.case.problem.means[j], strict=True))
+        command = [sys.executable, "-m", "bestarm.cli", "peer", str(self.place(name)), "--json"]
+        command += ["--arms", f"{__name__}:Coins"]
+        if name in self.liars:
+            command = [sys.executable, "-c", f"import {__name__} as d; d.lie({str(self.place(name))!r})"]
+        environment = {**os.environ, MEANS: json.dumps(means), PAUSE: str(self.pause)}
+        with (self.place(name) / "peer.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def kill(self, name: str) -> None:
+        self.processes[name].send_signal(signal.SIGKILL)
+        self.processes[name].wait()
+
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """What each peer last said of itself."""
+        found = {}
+        for name in self.layout.clients:
+            try:
+                found[name] = json.loads((self.place(name) / files.STATUS).read_bytes())
+            except (OSError, ValueError):
+                continue
+        return found
+
+    def wait(
+        self, enough: Callable[[dict[str, dict[str, Any]]], bool], limit: float = LIMIT,
+        watch: Callable[[dict[str, dict[str, Any]]], None] = lambda found: None,
+    ) -> bool:  # fmt: skip
+        """Look at the peers until it is enough; False if it took too long, or an honest one failed."""
+        until = time.monotonic() + limit
+        while time.monotonic() < until:
+            found = self.statuses()
+            watch(found)
+            if enough(found):
+                return True
+            if any(self.processes[n].poll() not in (None, 0) for n in self.honest if n in self.processes):
+                return False
+            time.sleep(0.1)
+        return False
+
+    def logs(self) -> str:
+        parts = [
+            f"{name}: {path.read_text()[-500:]}"
+            for name in self.layout.clients
+            if (path := self.place(name) / "peer.log").exists()
+        ]
+        return "\n".join(parts)
+
+    def end(self) -> None:
+        """All are told to stop; who does not, is killed."""
+        for stop in (subprocess.Popen.terminate, subprocess.Popen.kill):
+            until = time.monotonic() + 10
+            for process in self.processes.values():
+                if process.poll() is None:
+                    stop(process)
+            for process in self.processes.values():
+                try:
+                    process.wait(max(0.01, until - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    continue
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the demo came to: every honest peer's verdict, whom each accuses, and whether that is right."""
+
+    ok: bool
+    verdicts: dict[str, str | None]
+    accused: dict[str, list[str]]
+    notes: list[str]
+
+
+def demo(
+    folder: Path | None,
+    seed: int,
+    say: Callable[[str], None],
+    watch: Callable[[dict[str, dict[str, Any]]], None] = lambda found: None,
+) -> Shown:
+    """Make a mesh, run it, and check what its peers say. Nothing is left running."""
+    notes: list[str] = []
+
+    def tell(text: str) -> None:
+        notes.append(text)
+        say(text)
+
+    rng = random.Random(seed)
+    with ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "mesh"
+        crowd = Crowd(folder, scenario(), liars=[LIAR], pause=0.01)
+        stack.callback(crowd.end)
+        tell(f"{len(crowd.layout.clients)} peers, each hears five others; one liar around each is borne")
+        tell(f"{LIAR} lies, {KILLED} will be killed and started again, {LATE} comes late")
+        names = [name for name in crowd.layout.clients if name != LATE]
+        rng.shuffle(names)
+        for name in names:
+            crowd.start(name)
+        crowd.wait(lambda found: found.get(KILLED, {}).get("pulls", 0) > 0, watch=watch)
+        crowd.kill(KILLED)
+        tell(f"{KILLED} was killed")
+        crowd.start(LATE)
+        tell(f"{LATE} begins")
+        crowd.start(KILLED)
+        tell(f"{KILLED} is back")
+        ended = crowd.wait(lambda found: _complete(found, crowd.honest), watch=watch)
+        if not ended:
+            tell(crowd.logs())
+        crowd.end()
+        verdicts, accused, sound = {}, {}, True
+        for name in crowd.honest:
+            found = verify(crowd.place(name))
+            sound &= found.ok
+            verdicts[name] = found.verdict.arm if found.verdict else None
+            accused[name] = [e.first.source for e in found.evidence]
+    tell(f"the journals of the honest peers are {'sound' if sound else 'NOT sound'}")
+    right = set(verdicts.values()) == {BEST} and all(names == [LIAR] for names in accused.values())
+    return Shown(ended and sound and right, verdicts, accused, notes)
+
+
+def _complete(found: dict[str, dict[str, Any]], honest: Sequence[str]) -> bool:
+    """Every honest peer has its verdict, rests, and knows of the liar."""
+    return all(found.get(n, {}).get("done") and found[n]["suspects"] for n in honest)
