@@ -5,16 +5,19 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test cover lint bench soak docs clean help
+.PHONY: demo test test-browser cover lint bench soak docs pictures wheel clean help
 
 help:
 	@echo "make demo   find the best arm on the paper's instance, with a picture at the end"
 	@echo "make test   all tests"
+	@echo "make test-browser  the reports in a real Chromium, which must be installed"
 	@echo "make cover  all tests, with coverage (slower)"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  the benchmarks: tables on screen, numbers in out/"
 	@echo "make soak   the long campaigns"
 	@echo "make docs   the documentation, in docs/_build/html"
+	@echo "make pictures  the pictures and the notebooks' output in docs, made anew"
+	@echo "make wheel  a wheel in dist/, tried out in an empty environment"
 
 # One stamp per set of extras: a set is installed again when the project's requirements change.
 $(VENV)/.%: pyproject.toml constraints.txt
@@ -29,6 +32,9 @@ demo: $(VENV)/.report
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto
+
+test-browser: $(VENV)/.browser
+	$(BIN)/python -m pytest -m browser tests/browser
 
 cover: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --cov
@@ -49,6 +55,16 @@ soak: $(VENV)/.dev
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python docs/check_html.py docs/_build/html
+
+pictures: $(VENV)/.dev
+	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/rooms.py
+	$(BIN)/python docs/notebooks.py
+
+wheel: $(VENV)/.dev
+	$(BIN)/python -m build
+	$(BIN)/python -m pytest -n 0 -m soak tests/test_release.py
 
 clean:
 	rm -rf $(VENV) out docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

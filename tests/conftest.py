@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,3 +26,21 @@ def data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the real data sets are not at {folder}")
     return folder
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The browser of the tests in tests/browser."""
+    from playwright.sync_api import sync_playwright
+
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        names = ", ".join(BROWSERS)
+        pytest.fail(f"no Chromium on the PATH (looked for {names}): install it, or run make test")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -250,6 +250,20 @@ def plan(
     return Plan(level, trials, seed, budget, h, best, rows, advice, left_out, assumption)
 
 
+def expected(
+    problem: Problem, method: str, *, trials: int = 200, seed: int | None = None, **options: Any
+) -> MethodPlan:
+    """What runs of one method with these very options cost: a plan's row, without budgets or advice.
+
+    >>> import bestarm as ba
+    >>> row = expected(ba.Problem.bernoulli([[.9, .3], [.5, .2]]), "fisher", trials=50, seed=1, delta=0.1)
+    >>> row.cost.decided
+    1.0
+    """
+    bench = _Bench(_scenario(problem, options, [method]), trials, check_seed(seed), 1, None)
+    return _forecast(bench, method, method, {}, None, quick=True)
+
+
 def problem_from_gaps(groups: Mapping[str, Sequence[float]], best: float = 0.5) -> Problem:
     """A problem from guessed gaps: for each group how far each of its arms lies below the best arm of all.
 

@@ -262,6 +262,11 @@ class Problem:
 
         return heterogeneity(self, ax)
 
+    def _repr_html_(self) -> str:
+        from bestarm.report.page import problem_fragment
+
+        return problem_fragment(self)
+
     def to_dict(self) -> dict[str, Any]:
         """What a record keeps, in [0, 1]; arms whose model can't be written down are null."""
         groups = []

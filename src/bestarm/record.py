@@ -138,6 +138,17 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
         return intervals(self, ax)
 
+    def report(self, path: str | Path, *, quick: bool = False) -> Path:
+        """Write a report, one HTML file; `quick` leaves out what takes further runs (plan, arms' traces)."""
+        from bestarm.report import page
+
+        return page.write(page.of_record(self, quick=quick), path)
+
+    def _repr_html_(self) -> str:
+        from bestarm.report.page import record_fragment
+
+        return record_fragment(self)
+
 
 def plain_json(value: Any) -> Any:
     """A value as JSON would give it back: lists for tuples, dicts for structs."""
@@ -158,8 +169,13 @@ class View:
 
 def views(record: Record) -> list[View]:
     """What the server knew, round by round. Fed-Fisher claims no intervals; 95 % ones are for the eye."""
+    return views_of(record.verdict.certificate["server"]["rounds"])
+
+
+def views_of(rounds: Sequence[Mapping[str, Any]]) -> list[View]:
+    """The same from a server's history, of a run that may still go on."""
     found = []
-    for row in record.verdict.certificate["server"]["rounds"]:
+    for row in rounds:
         if "mean" in row:
             columns = (row["count"], row["mean"], row["lower"], row["upper"])
         else:

@@ -211,10 +211,9 @@ class Trials:
         average.
         """
         rows = []
-        for c, cell in enumerate(self.cells):
-            mask = slice(c * self.trials, (c + 1) * self.trials)
+        for keys, mask, cell in self._parts():
             identified = self["status"][mask] == "identified"
-            row: dict[str, Any] = {**cell.keys, "trials": self.trials, "undecided": int((~identified).sum())}
+            row: dict[str, Any] = {**keys, "trials": len(identified), "undecided": int((~identified).sum())}
             if all(value is not None for value in self["correct"][mask]):
                 wrong = int((identified & (self["correct"][mask] == False)).sum())  # noqa: E712
                 row["errors"] = wrong
@@ -229,9 +228,69 @@ class Trials:
                     "median_interval": median_interval(values, level),
                     "sd": float(values.std(ddof=1)) if len(values) > 1 else None,
                 }
-            row["limit"] = _limit(cell) if limits else None
+            row["limit"] = _limit(cell) if limits and cell else None
             rows.append(row)
         return rows
+
+    def _parts(self) -> Iterator[tuple[dict[str, Any], Any, Cell | None]]:
+        """The varied keys, the rows and (unless it was read from a file) the cell of each combination."""
+        for c, cell in enumerate(self.cells):
+            yield cell.keys, slice(c * self.trials, (c + 1) * self.trials), cell
+        if not self.cells:
+            places: dict[tuple[Any, ...], list[int]] = {}
+            for i, values in enumerate(zip(*(self[key] for key in self.varied), strict=True)):
+                places.setdefault(values, []).append(i)
+            for values, rows in (places or {(): list(range(len(self)))}).items():
+                yield dict(zip(self.varied, values, strict=True)), np.array(rows), None
+
+    @staticmethod
+    def load(path: str | Path) -> Trials:
+        """Read what ``save`` wrote. Rows can be summarised and drawn, not run again."""
+        path = Path(path)
+        check_format(path)
+        try:
+            with path.open(encoding="utf-8", newline="") as file:
+                if path.suffix == ".parquet":
+                    rows = _pyarrow().parquet.read_table(path).to_pylist()
+                elif path.suffix == ".jsonl":
+                    rows = [json.loads(line) for line in file]
+                else:
+                    rows = [{k: _cell(k, v) for k, v in row.items()} for row in csv.DictReader(file)]
+            names = list(rows[0])
+            if missing := [name for name in ("trial", *COLUMNS) if name not in names]:
+                raise KeyError(missing[0])
+            columns = {name: _array(name, [row[name] for row in rows]) for name in names}
+        except OSError as error:
+            raise InputError(f"can't be read: {error.strerror}", where=str(path)) from None
+        except (ValueError, LookupError, TypeError, AttributeError, csv.Error, OverflowError) as error:
+            raise InputError(
+                f"this is no file of a study ({type(error).__name__}: {shorten(error)})",
+                where=str(path),
+                expected="what bestarm study --out wrote",
+            ) from None
+        varied = tuple(name for name in names if name not in ("trial", *COLUMNS))
+        count = max((len(np.unique(columns["trial"].astype(np.int64))), 1))
+        return Trials(columns, varied, 0, (), count)
+
+    def plot(self, x: str | None = None, y: str = "pulls_total", ax: Any = None) -> Any:
+        """Draw means of `y` with 95 % intervals against the varied key `x` (needs ``bestarm[report]``).
+
+        Further varied keys give a line each. Gives Matplotlib axes.
+        """
+        from bestarm.report.plots import trials
+
+        return trials(self, x, y, ax)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the comparison as one HTML file."""
+        from bestarm.report import page
+
+        return page.write(page.of_trials(self), path)
+
+    def _repr_html_(self) -> str:
+        from bestarm.report.page import study_fragment
+
+        return study_fragment(self)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Plain rows."""
@@ -265,6 +324,20 @@ class Trials:
         finally:
             scratch.unlink(missing_ok=True)
         return path
+
+
+def _cell(name: str, text: str) -> Any:
+    """A cell of a CSV file as the value that was written."""
+    if name in NUMBERS or name == "trial":
+        return int(text)
+    plain = {"": None, "True": True, "False": False}
+    if text in plain:
+        return plain[text]
+    if name not in COLUMNS:  # a varied key: a number or a word
+        for kind in (int, float):
+            with contextlib.suppress(ValueError):
+                return kind(text)
+    return text
 
 
 def _limit(cell: Cell) -> dict[str, float] | None:

@@ -150,10 +150,10 @@ def _rival_pulls(best: float, rivals: Floats, first: float) -> Floats:
 class Heterogeneity:
     """The arm-heterogeneity indices (Definition 1), by group: one row and column an arm-set.
 
-    `matrix[i, j]` is σ_ij = Δ*_i / |r_i − r_j|, r_i the best mean of group i: nan on the diagonal, ∞ where
-    two groups' best arms are tied. Small σ is *more* heterogeneous. `local_gaps` are the Δ*_i, between the
-    two best arms of a group (0 where they are tied); `global_gaps` the Δ_1i, between the best arm of group
-    `best` (the paper's client 1; the first of several) and that of group i.
+    `matrix[i, j]` is ``σ_ij = Δ*_i / |r_i − r_j|``, r_i the best mean of group i: nan on the diagonal, ∞
+    where two groups' best arms are tied. Small σ is *more* heterogeneous. `local_gaps` are the Δ*_i, between
+    the two best arms of a group (0 where they are tied); `global_gaps` the Δ_1i, between the best arm of
+    group `best` (the paper's client 1; the first of several) and that of group i.
 
     A single arm has no second one, so the paper leaves its Δ* open. Its client pulls τ(1/c) times (erratum
     16): as often as is needed for α ≤ Δ*/(c−2) at Δ* = (c−2)/c. That is its entry here, 3/4 at c = 8; with

@@ -133,6 +133,17 @@ class Graph:
         pairs = np.concatenate([self.edges, np.array(more, dtype=np.int64).reshape(-1, 2)])
         return Graph.from_edges(self.n, pairs, names=self.names, positions=self.positions)
 
+    def plot(self, groups: Groups | None = None, ax: Any = None) -> Any:
+        """Draw the graph, with groups told apart (needs ``bestarm[report]``); gives Matplotlib axes."""
+        from bestarm.report.plots import network
+
+        return network(self, groups, ax=ax)
+
+    def _repr_html_(self) -> str:
+        from bestarm.report.page import graph_fragment
+
+        return graph_fragment(self)
+
     @property
     def n(self) -> int:
         return len(self.starts) - 1

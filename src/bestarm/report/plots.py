@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm import theory
-from bestarm.errors import InputError
+from bestarm.errors import InputError, nearest, visible
 from bestarm.problem import Problem
 from bestarm.record import Record, View, fallen, views
 from bestarm.rewards import Scale
+from bestarm.study import NUMBERS, Trials
 from bestarm.topology import Graph, Groups, Nodes, circle, members, numbers
 
 # Okabe and Ito's palette: told apart by colour-blind readers too.
@@ -39,6 +40,11 @@ def pyplot() -> Any:
     return plt
 
 
+def plain(name: object) -> str:
+    """A name as Matplotlib shows it letter by letter: a dollar sign would begin a formula."""
+    return visible(str(name)).replace("$", r"\$")
+
+
 def intervals(record: Record, ax: Any = None, x: str | None = None) -> Any:
     """Each group's arm with its interval until the group falls, against the `round` or the `pulls` of it."""
     plt = pyplot()
@@ -60,8 +66,7 @@ def intervals(record: Record, ax: Any = None, x: str | None = None) -> Any:
         mean, lower, upper = (
             [scale.user(getattr(v, k)) for v in lines[j]] for k in ("mean", "lower", "upper")
         )
-        # A dollar sign would begin a formula, and a leading underscore hide the entry from the legend.
-        name = " " + record.problem["groups"][j]["name"].replace("$", r"\$")
+        name = " " + plain(record.problem["groups"][j]["name"])  # a leading underscore would hide the entry
         name += f", out in round {fell[j]}" if j in fell else ", stays"
         if len(at) == 1:  # one report: a point with its interval, beside the others of its round
             where = [at[0] + (place - (len(shown) - 1) / 2) * max(last, 1) * 0.012]
@@ -80,7 +85,7 @@ def intervals(record: Record, ax: Any = None, x: str | None = None) -> Any:
     band = "its interval" if record.method == "fed-sel" else "95 % for the eye"
     ax.set_ylabel(f"mean reward, with {band}")
     verdict = record.verdict
-    arm = (verdict.arm or "").replace("$", r"\$")
+    arm = plain(verdict.arm or "")
     ax.set_title(
         f"{record.method}: {arm} is the best arm" if arm else f"{record.method}: undecided, {verdict.reason}"
     )
@@ -93,7 +98,47 @@ def intervals(record: Record, ax: Any = None, x: str | None = None) -> Any:
     return ax
 
 
-def network(graph: Graph, groups: Groups, witness: Nodes | None = None, ax: Any = None) -> Any:
+def trials(found: Trials, x: str | None = None, y: str = "pulls_total", ax: Any = None) -> Any:
+    """Means of `y` with 95 % intervals against the varied key `x`; other varied keys give a line each."""
+    plt = pyplot()
+    if y not in NUMBERS:
+        raise InputError(f'y = "{y}" can\'t be drawn', fix=nearest(y, NUMBERS))
+    if not found.varied:
+        raise InputError("nothing was varied in this study", fix="Give study(…, vary={key: values})")
+    x = found.varied[0] if x is None else x
+    if x not in found.varied:
+        raise InputError(f'x = "{x}" was not varied', fix=nearest(x, found.varied))
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    lines: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
+    for row in found.summary(limits=False):
+        name = ", ".join(f"{key} = {row[key]}" for key in found.varied if key != x)
+        lines.setdefault(name, []).append((row[x], row[y]))
+    numeric = all(type(at) in (int, float) for line in lines.values() for at, _ in line)
+    for place, (name, line) in enumerate(lines.items()):
+        line = sorted(line, key=lambda point: point[0]) if numeric else line
+        at = [value if numeric else plain(value) for value, _ in line]
+        mean = [cell["mean"] for _, cell in line]
+        half = [(span[1] - span[0]) / 2 if (span := cell["mean_interval"]) else 0.0 for _, cell in line]
+        style = {
+            "marker": MARKERS[place % len(MARKERS)],
+            "color": COLOURS[place % len(COLOURS)],
+            "capsize": 3,
+        }
+        join = "-" if numeric else ""
+        ax.errorbar(at, mean, yerr=half, linestyle=join, label=plain(name) if name else None, **style)
+    low = min(cell["mean"] for line in lines.values() for _, cell in line)
+    if low > 0 and max(cell["mean"] for line in lines.values() for _, cell in line) / low > 20:
+        ax.set_yscale("log")
+    ax.set_xlabel(plain(x))
+    ax.set_ylabel(f"mean {y}, with 95 % intervals")
+    if any(lines):
+        ax.legend(frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def network(graph: Graph, groups: Groups | None = None, witness: Nodes | None = None, ax: Any = None) -> Any:
     """A graph, its groups told apart by colour and shape, the nodes of a witness set ringed.
 
     Arrows are edges that go one way only. Nodes stand where the graph says; without positions networkx
@@ -102,7 +147,7 @@ def network(graph: Graph, groups: Groups, witness: Nodes | None = None, ax: Any 
     plt = pyplot()
     from matplotlib.collections import LineCollection
 
-    by_group = members(graph, groups)
+    by_group = members(graph, groups) if groups else {}
     if ax is None:
         _, ax = plt.subplots(figsize=(8, 5.5), layout="constrained")
     places = _layout(graph)
@@ -118,16 +163,17 @@ def network(graph: Graph, groups: Groups, witness: Nodes | None = None, ax: Any 
             angles="xy", scale_units="xy", scale=1, width=0.003, color="#777777", zorder=1,
         )  # fmt: skip
     size = 130 if graph.n <= MOST_LABELS else 40
-    alone = np.setdiff1d(np.arange(graph.n), np.concatenate(list(by_group.values())))
+    alone = np.setdiff1d(np.arange(graph.n), np.concatenate([[], *by_group.values()]).astype(np.int64))
     if alone.size:
-        ax.scatter(*places[alone].T, s=size, color="#999999", marker=".", label=" in no group", zorder=2)
+        label = " in no group" if groups else None
+        ax.scatter(*places[alone].T, s=size, color="#999999", marker=".", label=label, zorder=2)
     for place, (name, nodes) in enumerate(by_group.items()):
         ax.scatter(
             *places[nodes].T,
             s=size,
             color=COLOURS[place % len(COLOURS)],
             marker=MARKERS[place % len(MARKERS)],
-            label=" " + name.replace("$", r"\$"),
+            label=" " + plain(name),
             zorder=3,
         )
     if witness is not None:
@@ -136,13 +182,14 @@ def network(graph: Graph, groups: Groups, witness: Nodes | None = None, ax: Any 
         ax.scatter(*cut.T, s=3 * size, label=" witness", zorder=4, **ring)
     if graph.n <= MOST_LABELS:
         for i, (x, y) in enumerate(places):
-            text = graph.names[i].replace("$", r"\$") if graph.names else str(i)
+            text = plain(graph.names[i]) if graph.names else str(i)
             away = (9, 8) if witness is None else (12, 10)
             ax.annotate(text, (x, y), xytext=away, textcoords="offset points", fontsize=9, zorder=5)
     ax.set_aspect("equal")
     ax.margins(0.12)
     ax.set_axis_off()
-    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), labelspacing=1.2)
+    if groups or witness is not None:
+        ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), labelspacing=1.2)
     return ax
 
 
@@ -173,7 +220,7 @@ def heterogeneity(problem: Problem, ax: Any = None, bar: bool = True) -> Any:
     with np.errstate(divide="ignore"):
         shade = np.clip(np.log2(matrix), -4.0, 4.0)  # the diagonal is nan and stays white
     picture = ax.imshow(shade, cmap="RdBu_r", vmin=-4.0, vmax=4.0)
-    names = [found.groups[j].replace("$", r"\$") for j in shown]
+    names = [plain(found.groups[j]) for j in shown]
     ax.set_xticks(range(len(shown)), names, rotation=45 if len(shown) > 4 else 0)
     ax.set_yticks(range(len(shown)), names)
     for i, row in enumerate(matrix):

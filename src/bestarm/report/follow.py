@@ -1,0 +1,337 @@
+"""Facts that keep up with what they are about: a journal that grows, or a file that is written anew.
+
+``Journalled`` folds a journal once and then takes each new event: of a federation's server, of a client, of a
+mesh's node. The journal may not be there yet, its writer may be killed and come back, and another journal may
+take its place. Nothing is written and nothing is locked. ``Filed`` reads a record or a study again whenever
+its file has changed. ``source`` finds out which of them a path needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bestarm.errors import InputError
+from bestarm.journal import Event, Journal
+from bestarm.record import Record
+from bestarm.report import facts as collect
+from bestarm.report.facts import Facts
+from bestarm.study import Trials
+
+JOURNAL = "journal.db"
+OURS = ("federation.json", "client.json", "peer.json")  # one of them is in every folder that has a journal
+STUDIES = (".csv", ".jsonl", ".parquet")
+MARKS, FIRST_MARK = 8, 1024  # folds that are kept to look back from, and events between them at first
+MOST_SUMS = 2 * collect.MOST_POINTS  # that are kept of one arm
+AGAIN_SECONDS, LONGEST_SECONDS = 1.0, 60.0  # until a journal that can't be used is looked at again
+BROKEN = (KeyError, TypeError, ValueError, RuntimeError, AssertionError, LookupError)  # by a forged journal
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A journal as it was before its first event: what a fold begins with."""
+
+    path: Path
+    kind: str
+    header: dict[str, Any]
+
+    def events(self) -> Iterator[Event]:
+        return iter(())
+
+
+class Fold:
+    """The state of a server, a client or a node after some events of its journal."""
+
+    def __init__(self, beginning: Beginning) -> None:
+        self.count = 0
+        self.sums: dict[int, dict[int, float]] = {}  # of each own arm: pulls that count -> their sum
+        self.state: Any = _begin(beginning)
+        self.server = beginning.kind == "federation-server"
+
+    def take(self, event: Event) -> None:
+        """One more event."""
+        if event.kind == "rewards" and not self.server and self.state.pull is not None:
+            plain = json.loads(event.body)
+            for arm, total in zip(self.state.pull.arms, plain["sums"], strict=bool(plain["times"])):
+                self._add(arm, plain["times"], total)
+        self.state.replay(event)
+        self.count += 1
+
+    def _add(self, arm: int, times: int, total: float) -> None:
+        line = self.sums.setdefault(arm, {})
+        n, before = next(reversed(line.items()), (0, 0.0))
+        line[n + times] = before + total
+        if len(line) > MOST_SUMS:  # every second one goes; the last stays
+            kept = list(line.items())
+            self.sums[arm] = dict(kept[1::2] if len(kept) % 2 == 0 else kept[::2])
+
+    def facts(self) -> Facts:
+        """What can be shown of it."""
+        return collect.of_desk(self.state) if self.server else collect.of_site(self.state, self.sums)
+
+    def record(self) -> bytes | None:
+        """The record, if there is one by now."""
+        if not self.server or not self.state.done:
+            return None
+        return msgspec.json.encode(self.state.record().to_dict())
+
+
+def _begin(beginning: Beginning) -> Any:
+    """A fold's state before the first event. Only the rooms that are needed are opened."""
+    journal: Any = beginning
+    folder, header = beginning.path.parent, beginning.header
+    if beginning.kind == "federation-server":
+        from bestarm.federation.server import Desk
+
+        return Desk(journal)
+    if beginning.kind == "federation-client":
+        from bestarm.federation.client import Site
+        from bestarm.federation.files import Place
+
+        place = Place.load(folder)
+        _demand(header["run"] == place.setup.run.hex() and header["client"] == place.client, beginning)
+        return Site(place, journal, speak=False)
+    if beginning.kind == "mesh-peer":
+        from bestarm.mesh import files
+        from bestarm.mesh.node import Node
+
+        node = files.Place.load(folder)
+        same = header["name"] == node.name and header["hears"] == list(node.hears)
+        _demand(same and files.terms_from_dict(header["setup"]) == node.setup, beginning)
+        return Node(node, journal, speak=False)
+    raise InputError(f'the journal of a "{beginning.kind}" can\'t be shown', where=str(beginning.path))
+
+
+def _demand(same: bool, beginning: Beginning) -> None:
+    if not same:
+        raise InputError("this is the journal of another run than its folder's", where=str(beginning.path))
+
+
+class Journalled:
+    """One fold that keeps up with the journal at a path. May be used from two threads."""
+
+    replays = True
+
+    def __init__(self, path: Path) -> None:
+        self.path = path / JOURNAL if path.is_dir() else path
+        self.epoch = 0  # which journal: another one that takes its place has the next number
+        self.trouble = ""  # why it can't be followed just now
+        self.journal: Journal | None = None
+        self.fold: Fold | None = None
+        self.known = 0  # events that the journal has
+        self._identity: tuple[int, int] | None = None
+        self._again, self._pause = 0.0, AGAIN_SECONDS
+        self._guard = threading.Lock()
+        self._marks: dict[int, bytes] = {}  # the fold of a server as it was after so many events
+        self._spacing = FIRST_MARK
+        self._back: tuple[int, Fold] | None = None  # the fold that looks back, and its epoch
+        self._back_guard = threading.Lock()
+
+    @property
+    def count(self) -> int:
+        """Events that have been taken."""
+        return self.fold.count if self.fold else 0
+
+    def catch_up(self, seconds: float = 1e9) -> bool:
+        """Take what is new, for about so long; whether anything has changed."""
+        with self._guard:
+            before = (self.epoch, self.count, self.known, self.trouble)
+            try:
+                self._reopen()
+                if self.journal is not None and self.fold is not None and not self.trouble:
+                    self._take(seconds)
+            except InputError as error:
+                self._lose(str(error))
+            except BROKEN as error:
+                self._lose(f"the journal can't be read as a run: {error}")
+            return before != (self.epoch, self.count, self.known, self.trouble)
+
+    def _take(self, seconds: float) -> None:
+        assert self.journal is not None
+        assert self.fold is not None
+        until = time.monotonic() + seconds
+        self.known = max(self.known, len(self.journal))
+        for event in self.journal.events(self.count):
+            self.fold.take(event)
+            self._mark(self.fold)
+            if time.monotonic() > until:
+                break
+        self.known = max(self.known, self.count)
+
+    def _mark(self, fold: Fold) -> None:
+        """Keep a server's fold as it is now, evenly spread: its signatures take long to check again.
+
+        Others have few of them, and hold private keys, which belong in no copy.
+        """
+        if fold.server and fold.count % self._spacing == 0:
+            self._marks[fold.count] = zlib.compress(pickle.dumps(fold), 1)
+            if len(self._marks) > MARKS:
+                self._spacing *= 2
+                self._marks = {n: kept for n, kept in self._marks.items() if n % self._spacing == 0}
+
+    def _lose(self, trouble: str) -> None:
+        """It can't be used as it is: what is known stays, and it is looked at again, less and less often."""
+        self.trouble, self._again = trouble, time.monotonic() + self._pause
+        self._pause = min(2 * self._pause, LONGEST_SECONDS)
+
+    def _reopen(self) -> None:
+        """Open the journal if it is not open, or not the one that lies there now."""
+        identity = None
+        with contextlib.suppress(OSError):
+            found = os.stat(self.path)
+            identity = (found.st_dev, found.st_ino)
+        if identity is None:
+            return  # not there yet, or taken away: what is known stays
+        if identity == self._identity and (not self.trouble or time.monotonic() < self._again):
+            return
+        if identity != self._identity:
+            self._pause = AGAIN_SECONDS
+        self.close()  # only now: while it was open, no other file could have its number
+        self._identity = identity
+        self.journal = Journal.open(self.path, write=False)
+        beginning = Beginning(self.path, self.journal.kind, self.journal.header)
+        fold = Fold(beginning)
+        self.fold, self.known, self.trouble, self.epoch = fold, 0, "", self.epoch + 1
+        self._marks, self._spacing = {}, FIRST_MARK
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self.journal is not None:
+            self.journal.close()
+        self.journal, self._identity = None, None
+
+    def facts(self) -> Facts | None:
+        """What can be shown by now; None if there is nothing yet."""
+        with self._guard:
+            return self.fold.facts() if self.fold else None
+
+    def record(self) -> bytes | None:
+        """The record, if the run is over and this is its server."""
+        with self._guard:
+            return self.fold.record() if self.fold else None
+
+    def at(self, n: int, stop: Callable[[], bool] = lambda: False) -> Facts | None:
+        """The facts after n events, or None if stopped. It goes on from where it last looked, or a mark."""
+        with self._back_guard:
+            with self._guard:
+                journal, epoch = self.journal, self.epoch
+                n = min(n, self.count)
+                mark = max((k for k in self._marks if k <= n), default=0)
+                kept = self._marks.get(mark)
+            if journal is None or stop():
+                return None
+            if self._back is None or self._back[0] != epoch or not mark <= self._back[1].count <= n:
+                if kept is not None:
+                    begun: Fold = pickle.loads(zlib.decompress(kept))
+                else:
+                    begun = Fold(Beginning(self.path, journal.kind, journal.header))
+                self._back = (epoch, begun)
+            fold = self._back[1]
+            if fold.count < n:
+                for event in journal.events(fold.count):
+                    fold.take(event)
+                    if fold.count == n:
+                        break
+                    if stop():
+                        return None
+            return fold.facts()
+
+    def quiet(self) -> float | None:
+        """Seconds since anything was written; None if nothing is there."""
+        written = []
+        for path in (self.path, Path(f"{self.path}-wal")):
+            with contextlib.suppress(OSError):
+                written.append(path.stat().st_mtime)
+        return max(0.0, time.time() - max(written)) if written else None
+
+
+class Filed:
+    """A record or a study, read again whenever its file has changed."""
+
+    replays = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.epoch, self.count, self.known, self.trouble = 0, 0, 0, ""
+        self._seen: tuple[int, int, int] | None = None
+        self._facts: Facts | None = None
+        self._record: bytes | None = None
+
+    def catch_up(self, seconds: float = 1e9) -> bool:
+        """Read it if it has changed; whether it has."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return False
+        seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        try:
+            if self.path.suffix in STUDIES:
+                self._facts = collect.of_trials(Trials.load(self.path), str(self.path))
+            else:
+                record = Record.load(self.path)
+                self._facts = collect.of_record(record)
+                self._record = msgspec.json.encode(record.to_dict())
+            self.epoch, self.trouble = self.epoch + 1, ""
+        except InputError as error:  # it may be half written
+            self.trouble = str(error)
+        return True
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def facts(self) -> Facts | None:
+        """What can be shown by now; None if there is nothing yet."""
+        return self._facts
+
+    def record(self) -> bytes | None:
+        """The record as a file; a study has none."""
+        return self._record
+
+    def at(self, n: int, stop: Callable[[], bool] = lambda: False) -> Facts | None:
+        """A file has no past."""
+        return self._facts
+
+    def quiet(self) -> float | None:
+        """Seconds since it was written."""
+        with contextlib.suppress(OSError):
+            return max(0.0, time.time() - self.path.stat().st_mtime)
+        return None
+
+
+def source(path: str | Path) -> Journalled | Filed:
+    """What keeps up with this path. A journal or a record may come later; its folder must be there."""
+    path = Path(path)
+    if path.is_dir():
+        if (path / "mesh.json").is_file():
+            raise InputError(
+                "this is a whole mesh", where=str(path), fix=f"Name one of its nodes: {path / 'nodes'}/…"
+            )
+        if not any((path / name).is_file() for name in (JOURNAL, *OURS)):
+            raise InputError(
+                "there is no run here",
+                where=str(path),
+                expected="the folder of a federation's server, of a client or of a mesh's node",
+            )
+        return Journalled(path)
+    known = (".db", ".json", *STUDIES)
+    if path.suffix not in known or not path.parent.is_dir():
+        raise InputError(
+            "there is nothing to watch here",
+            where=str(path),
+            expected=f"a folder, or a file that ends with {', '.join(known)}",
+        )
+    return Journalled(path) if path.suffix == ".db" else Filed(path)

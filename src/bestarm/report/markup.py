@@ -1,0 +1,87 @@
+"""HTML that is safe by construction: what isn't ``Html`` already is escaped wherever it is put in.
+
+Names come from strangers. They are shown as text: markup is escaped, and what can't be seen (control
+characters, marks that turn the direction of writing) is written out.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+from bestarm.errors import visible
+
+LONGEST = 240  # characters of one name or sentence in a page; nothing honest is longer
+
+# Elements without an end tag.
+VOID = frozenset({"meta", "br", "hr", "link", "input"})
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
+def clean(text: object, most: int = LONGEST) -> str:
+    """A text as a page may show it: nothing hidden in it, and not longer than `most`.
+
+    >>> clean("a\\u202eb"), clean("x" * 9, most=5)
+    ('a\\\\u202eb', 'xxxx…')
+    """
+    plain = str(text)
+    plain = plain if len(plain) <= most else plain[: most - 1] + "…"
+    return visible(plain)
+
+
+def text(value: object, most: int = LONGEST) -> Html:
+    """Anything as escaped text."""
+    return value if isinstance(value, Html) else Html(html.escape(clean(value, most)))
+
+
+def join(*children: Any) -> Html:
+    """Children one after the other; lists are opened, None is left out, the rest is escaped."""
+    parts: list[str] = []
+    for child in children:
+        if child is None:
+            continue
+        if isinstance(child, list | tuple):
+            parts.append(join(*child))
+        else:
+            parts.append(text(child, most=100_000))
+    return Html("".join(parts))
+
+
+def tag(element: str, /, *children: Any, **attributes: Any) -> Html:
+    """An element. ``class_`` stands for class, ``_`` for a hyphen; None leaves an attribute out.
+
+    >>> tag("a", "<b>", href="#x", class_=None)
+    '<a href="#x">&lt;b&gt;</a>'
+    """
+    parts = [element]
+    for key, value in attributes.items():
+        if value is not None and value is not False:
+            key = key.rstrip("_").replace("_", "-")
+            shown = value if isinstance(value, Html) else html.escape(visible(str(value)))
+            parts.append(key if value is True else f'{key}="{shown}"')
+    opened = f"<{' '.join(parts)}>"
+    return Html(opened if element in VOID else f"{opened}{join(*children)}</{element}>")
+
+
+def name(value: object, most: int = LONGEST) -> Html:
+    """Somebody's name: set apart, so that its direction of writing can't reach its neighbours."""
+    return tag("bdi", text(value, most), title=clean(value) if len(str(value)) > most else None)
+
+
+def table(
+    head: list[Any], rows: list[list[Any]], *, numbers: set[int] | frozenset[int] = frozenset()
+) -> Html:
+    """A table; the columns in `numbers` are aligned to the right."""
+    kind = [("n" if k in numbers else None) for k in range(len(head))]
+    top = tag("tr", [tag("th", cell, scope="col", class_=kind[k]) for k, cell in enumerate(head)])
+    body = [tag("tr", [tag("td", cell, class_=kind[k]) for k, cell in enumerate(row)]) for row in rows]
+    inner = tag("table", tag("thead", top), tag("tbody", body), class_="many" if len(head) > 4 else None)
+    return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label="table")

@@ -1,0 +1,105 @@
+"""Live pages for tests: a real server on a real socket, and who looks at it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import threading
+import time
+from urllib.parse import urlsplit
+
+from bestarm.report import follow, live
+
+
+@contextlib.contextmanager
+def serving(path, **keys):
+    """The address of a live page of this path, served by a thread of its own."""
+    found, ready, ended = [], threading.Event(), []
+
+    async def main():
+        stop.append((asyncio.get_running_loop(), asyncio.current_task()))
+        with contextlib.suppress(asyncio.CancelledError):
+            await live.serve(follow.source(path), ready=lambda url: (found.append(url), ready.set()), **keys)
+
+    def run():
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            ended.append(error)
+        finally:
+            ready.set()
+
+    stop = []
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert ready.wait(30)
+        if found:
+            yield found[0]
+    finally:
+        loop, task = stop[0]
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(task.cancel)
+        thread.join(30)
+        assert not thread.is_alive()
+        if ended:
+            raise ended[0]
+
+
+def ask(url, path="/", method="GET", **headers):
+    """One request: status, headers and body."""
+    where = urlsplit(url)
+    line = http.client.HTTPConnection(where.hostname, where.port, timeout=30)
+    try:
+        line.request(method, path, headers=headers)
+        answer = line.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read().decode()
+    finally:
+        line.close()
+
+
+class Stream:
+    """A stream of server-sent events, as a browser reads it."""
+
+    def __init__(self, url, last=None, **headers):
+        where = urlsplit(url)
+        self.line = http.client.HTTPConnection(where.hostname, where.port, timeout=30)
+        self.line.request("GET", "/events", headers={**({"Last-Event-ID": last} if last else {}), **headers})
+        self.answer = self.line.getresponse()
+        self.sections, self.id = {}, None
+
+    def next(self):
+        """The next event; its sections are put in their places."""
+        event = {}
+        while True:
+            row = self.answer.readline().decode()
+            if not row:
+                return None
+            row = row.rstrip("\n")
+            if row:
+                key, _, value = row.partition(": ")
+                event[key] = value
+            elif "data" in event:
+                plain = json.loads(event["data"])
+                if event.get("event") != "beat":
+                    self.id = event["id"]
+                    self.sections.update(plain["sections"])
+                return plain
+            else:
+                event = {}
+
+    def until(self, condition, seconds=60.0):
+        """Read on until an event is as it should be."""
+        end = time.monotonic() + seconds
+        while True:
+            event = self.next()
+            assert event is not None, "the stream has ended"
+            if condition(event):
+                return event
+            assert time.monotonic() < end, event
+
+    def close(self):
+        self.answer.close()
+        self.line.close()
