@@ -1,11 +1,21 @@
 """Sphinx configuration. Built offline: no outside fonts, scripts or inventories."""
 
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import commands
+import notebooks
+
 from bestarm.version import __version__
 
 project = "bestarm"
 copyright = "the bestarm maintainers"
 version = release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
+source_suffix = {".md": "markdown", ".ipynb": "markdown"}  # a notebook is turned into Markdown as it is read
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 html_theme = "furo"
@@ -13,3 +23,14 @@ html_title = f"bestarm {__version__}"
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 nitpicky = False
+
+
+def _made_now(app: Any, page: str, source: list[str]) -> None:
+    if page == "cli":
+        source[0] = source[0].replace(commands.PLACE, commands.reference())
+    elif app.env.doc2path(page).suffix == ".ipynb":
+        source[0] = notebooks.to_markdown(source[0])
+
+
+def setup(app: Any) -> None:
+    app.connect("source-read", _made_now)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from docs import rooms as house
 
 SLOW = ["typer", "rich", "scipy.stats", "nats", "grpc", "plotly", "matplotlib", "dask", "pyarrow"]
 
@@ -75,3 +76,24 @@ def test_only_the_command_line_knows_the_terminal(root, package):
 def test_nobody_imports_the_command_line(root):
     for path in (root / "src/bestarm").rglob("*.py"):
         assert "bestarm.cli" not in imports_of(path), path
+
+
+def test_every_room_has_its_place():
+    assert set(house.rooms()) <= set(house.LAYER), "add the new room to LAYERS in docs/rooms.py"
+
+
+def test_every_import_goes_down():
+    seen = 0
+    for room, target, late, path in house.imports():
+        seen += 1
+        down = house.LAYER[target] < house.LAYER[room]
+        assert down or (late and (room, target) in house.LATE_AND_UP), f"{path}: {room} imports {target}"
+    assert seen > 100
+
+
+def test_the_listed_exceptions_are_there():
+    assert {(room, target) for room, target, late, _ in house.imports() if late} >= set(house.LATE_AND_UP)
+
+
+def test_the_picture_of_the_rooms_is_current():
+    assert house.PICTURE.read_text("utf-8") == house.draw(), "run: python docs/rooms.py"

@@ -1,0 +1,65 @@
+"""The command-line reference, from the commands' own help; ``conf.py`` puts it into cli.md."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from bestarm.cli import app
+from bestarm.protocol import METHODS
+
+PLACE = "%%commands%%"
+
+
+def _text(words: str | None) -> str:
+    return (words or "").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def _name(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.metavar or parameter.name.upper()}`"
+    names = [*parameter.opts, *parameter.secondary_opts]
+    plain = [name for name in names if "_" not in name]
+    return ", ".join(f"`{name}{' ' + parameter.metavar if parameter.metavar else ''}`" for name in plain)
+
+
+def _table(parameters: list[Any]) -> Iterator[str]:
+    yield "| | |\n|---|---|"
+    for parameter in parameters:
+        needed = " (needed)" if parameter.required and parameter.param_type_name == "option" else ""
+        yield f"| {_name(parameter)} | {_text(parameter.help)}{needed} |"
+
+
+def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{before}{name} ")
+        elif not command.hidden:
+            yield before + name, command
+
+
+def reference() -> str:
+    """All commands as Markdown; the options of the methods, which several commands share, stand once."""
+    shared = {field.name for method in METHODS.values() for field in dataclasses.fields(method.options)}
+    lines: list[str] = []
+    methods: dict[str, Any] = {}
+    for name, command in _commands(typer.main.get_command(app)):
+        own = [p for p in command.params if p.name not in shared and p.name != "help"]
+        both = {p.name: p for p in command.params if p.name in shared}
+        takes_all = set(both) == shared
+        arguments = " ".join(p.metavar or p.name.upper() for p in own if p.param_type_name == "argument")
+        lines += [f"## bestarm {name}", f"```text\nbestarm {name} {arguments} …\n```", command.help or ""]
+        listed = own if takes_all else [*own, *both.values()]
+        lines.append("\n".join(_table(listed)) if listed else "It has no options.")
+        if takes_all:
+            methods = both
+            lines.append("And all [options of the methods](#options-of-the-methods).")
+    lines += [
+        "## Options of the methods",
+        "The same words are keys of a scenario and keywords in Python.",
+        "\n".join(_table(list(methods.values()))),
+    ]
+    return "\n\n".join(lines)

@@ -1,0 +1,305 @@
+"""The pictures of "How it works" and "Which method, when".
+
+``python docs/pictures.py`` writes docs/images/how-*.svg.
+What is drawn is computed by the project itself (radii, tests, trimming, runs), with fixed seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Polygon
+
+import bestarm as ba
+from bestarm.protocol import decide
+from bestarm.protocol.fisher import Looks, Options
+from bestarm.report import plots
+from bestarm.topology import circulant
+
+plt = plots.pyplot()
+
+FOLDER = Path(__file__).resolve().parent / "images"
+STYLE = {"svg.hashsalt": "bestarm", "svg.fonttype": "none", "font.size": 10, "axes.titlesize": 11}
+BLUE, RED, GREEN, GREY = "#1f6fb4", "#c23b22", "#2a8a4a", "#777777"
+
+
+def _axes(size: tuple[float, float] = (8, 3.6)) -> Any:
+    _, ax = plt.subplots(figsize=size, layout="constrained")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _blank(size: tuple[float, float], width: float, height: float) -> Any:
+    _, ax = plt.subplots(figsize=size, layout="constrained")
+    ax.set(xlim=(0, width), ylim=(0, height), aspect="equal")
+    ax.axis("off")
+    return ax
+
+
+def _box(ax: Any, x: float, y: float, text: str, w: float = 2.2, h: float = 0.8, colour: str = BLUE) -> None:
+    shape = FancyBboxPatch(
+        (x - w / 2, y - h / 2),
+        w,
+        h,
+        boxstyle="round,pad=0,rounding_size=0.15",
+        facecolor="white",
+        edgecolor=colour,
+    )
+    ax.add_patch(shape)
+    ax.text(x, y, text, ha="center", va="center")
+
+
+def _arrow(
+    ax: Any, begin: tuple[float, float], end: tuple[float, float], text: str = "", side: float = 0.12
+) -> None:
+    ax.add_patch(
+        FancyArrowPatch(
+            begin, end, arrowstyle="-|>", mutation_scale=11, color="#444444", shrinkA=0, shrinkB=0
+        )
+    )
+    if text:
+        ax.text(
+            (begin[0] + end[0]) / 2 + side,
+            (begin[1] + end[1]) / 2,
+            text,
+            va="center",
+            fontsize=9,
+            color="#444444",
+        )
+
+
+def idea() -> Any:
+    """Three sites with arms of their own, and a server that hears a few bits."""
+    ax = _blank((8, 3.4), 12, 5)
+    means = {"west": (0.9, 0.65, 0.1), "centre": (0.85, 0.8, 0.3), "east": (0.7, 0.6, 0.5)}
+    _box(ax, 6, 4.4, "server: which group's arm is best?", 5.2, 0.7, GREEN)
+    for x, (name, arms) in zip((2, 6, 10), means.items(), strict=True):
+        _box(ax, x, 1.35, "", 3.2, 2.3)
+        ax.text(x, 2.25, f"client of {name}", ha="center", va="center")
+        for k, mean in enumerate(arms):
+            left = x - 0.9 + 0.7 * k
+            ax.add_patch(plt.Rectangle((left, 0.35), 0.4, 1.6 * mean, color=BLUE if k == 0 else "#b8cfe3"))
+        _arrow(ax, (x - 0.15, 2.55), (6 + (x - 6) * 0.45 - 0.15, 4.0))
+        _arrow(ax, (6 + (x - 6) * 0.45 + 0.15, 4.0), (x + 0.15, 2.55))
+    ax.text(
+        2.5,
+        3.55,
+        "up: its best arm,\na mean of a few bits",
+        ha="right",
+        va="center",
+        fontsize=9,
+        color="#444444",
+    )
+    ax.text(9.6, 3.55, "down: who is\nstill in the race", va="center", fontsize=9, color="#444444")
+    return ax
+
+
+def elimination() -> Any:
+    """Algorithm 1: an arm leaves when its empirical mean is c·α(t) behind the best one."""
+    ax = _axes()
+    rng = np.random.default_rng(3)
+    means, c, many = (0.9, 0.65, 0.1), 8.0, 120_000
+    times = np.arange(1, many + 1)
+    sums = np.cumsum(rng.random((3, many)) < np.array(means)[:, None], axis=1)
+    alpha = ba.radius("paper", clients=3, arms=3, delta=0.1).alpha(times)
+    shown = np.unique(np.geomspace(1, many, 220).astype(int)) - 1
+    best = sums.max(axis=0) / times
+    for arm, colour in ((1, BLUE), (2, GREEN)):
+        behind = best - sums[arm] / times
+        leaves = int(np.argmax(behind >= c * alpha))
+        path = shown[shown <= leaves]
+        ax.plot(
+            times[path], behind[path], color=colour, label=f"mean {means[arm]}: leaves at t = {leaves + 1:,}"
+        )
+        ax.plot(times[leaves], behind[leaves], "x", color=colour, markersize=9, markeredgewidth=2)
+    ax.plot(times[shown], c * alpha[shown], color="black", linestyle="--", label="boundary 8·α(t)")
+    ax.set(
+        xscale="log", ylim=(0, 1.6), xlabel="epoch t (each active arm once)", ylabel="behind the best mean"
+    )
+    ax.set_title("Phase I of one client: arms with means 0.9, 0.65 and 0.1")
+    ax.legend(frameon=False)
+    return ax
+
+
+def rounds() -> Any:
+    """Phase II of Fed-SEL: intervals shrink until one group is left."""
+    ax = _axes((8, 3.8))
+    means = {"west": {"a": 0.9, "b": 0.3}, "centre": {"c": 0.8, "d": 0.2}, "east": {"e": 0.6, "f": 0.1}}
+    problem = ba.Problem.bernoulli(means)
+    record = ba.identify(problem, "fed-sel", delta=0.1, c=4, period=400, seed=2)
+    return plots.intervals(record, ax)
+
+
+def quantiser() -> Any:
+    """The bins that are sent halve as the radius shrinks."""
+    ax = _axes((8, 3.2))
+    radius = ba.radius("paper", clients=3, arms=3, delta=0.1)
+    mean = 0.71
+    for row, count in enumerate((200, 1_000, 5_000, 25_000)):
+        alpha = float(radius.alpha(count))
+        bits = int(decide.precision(alpha))
+        index = int(decide.bin_index(mean, bits))
+        for k in range(2**bits + 1):
+            ax.plot([k / 2**bits] * 2, [-row - 0.3, -row + 0.3], color="#aaaaaa", linewidth=0.7)
+        ax.barh(-row, 2.0**-bits, left=index / 2**bits, height=0.6, color="#b8cfe3")
+        ax.plot(decide.bin_centre(index, bits), -row, "o", color=BLUE)
+        ax.text(1.02, -row, f"{count:,} samples: α = {alpha:.3f}, B = {bits} bits", va="center", fontsize=9)
+    ax.axvline(mean, color=RED, linewidth=1)
+    ax.text(mean, 0.42, "empirical mean", color=RED, ha="center", va="bottom", fontsize=9)
+    ax.set(xlim=(0, 1.55), ylim=(-3.5, 0.8), xticks=np.linspace(0, 1, 6), yticks=[])
+    ax.spines[["left"]].set_visible(False)
+    ax.set_xlabel("mean reward; the bin that is sent, and its centre")
+    return ax
+
+
+def fisher() -> Any:
+    """Fisher's test at looks: p-values fall, levels hardly do."""
+    ax = _axes()
+    rng = np.random.default_rng(5)
+    looks = Looks(Options(delta=0.1), arms=9)
+    best = rng.random(20_000) < 0.9
+    numbers = np.arange(16)
+    pulls = np.array([looks.size(int(r)) for r in numbers])
+    levels = np.array([looks.level(int(r)) for r in numbers])
+    for mean, colour in ((0.85, BLUE), (0.7, GREEN)):
+        rival = rng.random(20_000) < mean
+        sums = np.array([[rival[:n].sum(), best[:n].sum()] for n in pulls])
+        p = np.asarray(ba.fisher_pvalue(sums[:, 0], sums[:, 1], pulls))
+        out = int(np.argmax(p <= levels))
+        ax.plot(
+            numbers[: out + 1],
+            p[: out + 1],
+            "o-",
+            color=colour,
+            markersize=4,
+            label=f"mean {mean} against 0.9",
+        )
+        ax.plot(numbers[out], p[out], "x", color=colour, markersize=10, markeredgewidth=2)
+    ax.plot(numbers, levels, "k--", label="level x_r = δ·s_r/(K − 1)")
+    ax.set(yscale="log", xlabel="look r", ylabel="p-value", ylim=(1e-7, 2))
+    ax.set_xticks(numbers[::3], [f"{r}\n{n:,} pulls" for r, n in zip(numbers[::3], pulls[::3], strict=True)])
+    ax.legend(frameon=False)
+    return ax
+
+
+def trimming() -> Any:
+    """Five intervals, two of them lies; the trimmed bounds hold the mean."""
+    ax = _axes((8, 3.0))
+    lower = np.array([0.58, 0.62, 0.55, 0.93, 0.02])
+    upper = np.array([0.74, 0.79, 0.72, 0.97, 0.05])
+    low, high = decide.trim(lower, upper, np.ones(5, dtype=bool), 2)
+    ax.axvspan(float(low), float(high), color=GREEN, alpha=0.18, linewidth=0)
+    names = ("honest", "honest", "honest", "lies: all is well", "lies: all is lost")
+    for row, (a, b, name) in enumerate(zip(lower, upper, names, strict=True)):
+        ax.plot(
+            [a, b], [-row, -row], color=RED if "lies" in name else BLUE, linewidth=5, solid_capstyle="butt"
+        )
+    ax.axvline(0.66, color="black", linewidth=1)
+    ax.text(0.66, 1.05, "true mean", ha="center", va="bottom", fontsize=9)
+    ax.set_yticks(range(0, -5, -1), names)
+    ax.set(
+        xlim=(0, 1),
+        ylim=(-4.6, 1.0),
+        xlabel="shaded: third-smallest upper and third-largest lower bound (f = 2)",
+    )
+    return ax
+
+
+def percolation() -> Any:
+    """Who has joined after how many waves, with a threshold of three."""
+    ax = _blank((8, 3.7), 14, 6.4)
+    for left, neighbours in ((3.3, 2), (10.6, 3)):
+        graph = circulant(12, neighbours, undirected=True)
+        edges = graph.edges.tolist()
+        angle = np.linspace(np.pi / 2, np.pi / 2 - 2 * np.pi, 12, endpoint=False)
+        place = np.stack([left + 2.2 * np.cos(angle), 3.4 + 2.2 * np.sin(angle)], axis=1)
+        joined, wave = {0, 1, 2, 3}, dict.fromkeys(range(4), 0)
+        for turn in range(1, 13):
+            voices = [sum(w == v and u in joined for u, w in edges) for v in range(12)]
+            heard = [v for v in range(12) if v not in joined and voices[v] >= 3]
+            joined |= set(heard)
+            wave |= dict.fromkeys(heard, turn)
+        for u, v in edges:
+            ax.plot(*place[[u, v]].T, color="#cccccc", linewidth=0.8, zorder=1)
+        for node in range(12):
+            colour = GREEN if node < 4 else BLUE if node in wave else RED
+            ax.scatter(*place[node], s=230, color=colour, zorder=2)
+            ax.text(
+                *place[node],
+                str(wave.get(node, "?")),
+                color="white",
+                ha="center",
+                va="center",
+                fontsize=9,
+                zorder=3,
+            )
+        r, _ = ba.strong_robustness(graph, range(4))
+        verdict = "reaches everybody: it bears f = 1" if r >= 3 else "gets stuck: it bears none"
+        words = (
+            f"{2 * neighbours} neighbours each: strongly {r}-robust;\nword with a threshold of 3 {verdict}"
+        )
+        ax.text(left, 0.3, words, ha="center", fontsize=9)
+    return ax
+
+
+def choice() -> Any:
+    """The flow chart of "Which method, when"."""
+    ax = _blank((8, 6.2), 13, 10)
+
+    def ask(x: float, y: float, text: str) -> None:
+        corners = [(x - 2.3, y), (x, y + 0.85), (x + 2.3, y), (x, y - 0.85)]
+        ax.add_patch(Polygon(corners, facecolor="#fff3d6", edgecolor="#b8860b"))
+        ax.text(x, y, text, ha="center", va="center", fontsize=9)
+
+    ask(4, 9, "Is there a server\nthat all trust?")
+    _box(ax, 10.3, 9, 'p2p,\nexchange = "intervals"', 4.2, 1.0)
+    _arrow(ax, (6.3, 9), (8.2, 9))
+    ax.text(7.2, 9.15, "no", ha="center", fontsize=9)
+    ask(4, 6.6, "May some clients\nlie or break?")
+    _arrow(ax, (4, 8.15), (4, 7.45), "yes")
+    _box(ax, 10.3, 6.6, "fisher, byzantine = f,\n2f + 1 clients a group", 4.2, 1.0)
+    _arrow(ax, (6.3, 6.6), (8.2, 6.6))
+    ax.text(7.2, 6.75, "yes", ha="center", fontsize=9)
+    ask(4, 4.2, "What is dearest?")
+    _arrow(ax, (4, 5.75), (4, 5.05), "no")
+    _box(ax, 10.3, 4.7, 'fisher, prefer = "rounds"', 4.2, 0.75)
+    _box(ax, 10.3, 3.7, 'fisher, prefer = "bits"', 4.2, 0.75)
+    _box(ax, 10.3, 2.7, "fisher (the default)", 4.2, 0.75, GREEN)
+    ax.plot([6.3, 6.6, 6.6, 6.6], [4.2, 4.2, 4.7, 2.7], color="#444444", linewidth=1)
+    for y, word in ((4.7, "rounds"), (3.7, "bits"), (2.7, "pulls, or\nno idea")):
+        _arrow(ax, (6.6, y), (8.2, y))
+        ax.text(6.75, y + 0.12, word, va="bottom", fontsize=9)
+    ask(4, 1.2, "Compare with\nthe paper?")
+    _arrow(ax, (4, 3.35), (4, 2.05), "besides")
+    _box(ax, 10.3, 1.2, "fed-sel, robust-fed-sel,\np2p with means", 4.2, 1.0, GREY)
+    _arrow(ax, (6.3, 1.2), (8.2, 1.2))
+    ax.text(7.2, 1.35, "yes", ha="center", fontsize=9)
+    return ax
+
+
+PICTURES: dict[str, Callable[[], Any]] = {
+    "idea": idea, "elimination": elimination, "rounds": rounds, "quantiser": quantiser, "fisher": fisher,
+    "trimming": trimming, "percolation": percolation, "choice": choice,
+}  # fmt: skip
+
+
+def make(folder: Path) -> list[Path]:
+    """Write every picture to the folder."""
+    made = []
+    with plt.rc_context(STYLE):
+        for name, draw in PICTURES.items():
+            made.append(folder / f"how-{name}.svg")
+            ax = draw()
+            ax.figure.savefig(made[-1], metadata={"Date": None})
+            plt.close(ax.figure)
+            lines = made[-1].read_text("utf-8").splitlines()  # Matplotlib leaves spaces at their ends
+            made[-1].write_text("\n".join(line.rstrip() for line in lines) + "\n", encoding="utf-8")
+    return made
+
+
+if __name__ == "__main__":
+    for path in make(FOLDER):
+        print(path)
