@@ -25,7 +25,7 @@ from bestarm.identity import Envelope, Evidence, Roster
 from bestarm.journal import Journal
 from bestarm.mesh import files, wire
 from bestarm.mesh.check import check
-from bestarm.mesh.demo import BEST, KEYS, Crowd, scenario
+from bestarm.mesh.demo import BEST, Crowd, scenario
 from bestarm.mesh.node import (
     EVIDENCE,
     MAX_REPORT,
