@@ -76,7 +76,7 @@ def until_stopped(main: Any) -> Any:
         task = asyncio.ensure_future(main)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(NotImplementedError, RuntimeError):
+            with contextlib.suppress(NotImplementedError, RuntimeError):  # Windows, or not the main thread
                 loop.add_signal_handler(number, task.cancel)
         try:
             return await task

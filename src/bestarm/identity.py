@@ -95,20 +95,7 @@ class Key:
     @staticmethod
     def load(path: str | Path) -> Key:
         """The key in a file: PEM without a password, or its 32 secret bytes as 64 hexadecimal digits."""
-        path = Path(path)
-        try:
-            with path.open("rb") as file:
-                mode = os.fstat(file.fileno()).st_mode & 0o777
-                data = file.read(1 << 16)
-        except OSError as error:
-            raise InputError(f"can't be read: {error.strerror}", where=str(path)) from None
-        if os.name == "posix" and mode & 0o077:
-            raise InputError(
-                f"others may read this private key (its mode is {mode:03o})",
-                where=str(path),
-                expected="a file for its owner alone",
-                fix=f"Run: chmod 600 {path}",
-            )
+        data = read_secret(path)
         if re.fullmatch(rb"[0-9a-fA-F]{64}", data.strip()):
             return Key.from_seed(bytes.fromhex(data.strip().decode()))
         return Key(_from_pem(data, str(path)))
@@ -121,6 +108,24 @@ class Key:
         from cryptography.hazmat.primitives import serialization as form
 
         return self._private.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+
+
+def read_secret(path: str | Path) -> bytes:
+    """A file with a private key, which only its owner may read; InputError for any other."""
+    try:
+        with Path(path).open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+            data = file.read(1 << 16)
+    except OSError as error:
+        raise InputError(f"can't be read: {error.strerror}", where=str(path)) from None
+    if os.name == "posix" and mode & 0o077:
+        raise InputError(
+            f"others may read this private key (its mode is {mode:03o})",
+            where=str(path),
+            expected="a file for its owner alone",
+            fix=f"Run: chmod 600 {path}",
+        )
+    return data
 
 
 def _from_pem(data: bytes, where: str) -> Ed25519PrivateKey:

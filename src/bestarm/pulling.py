@@ -25,7 +25,8 @@ import numpy as np
 from bestarm.errors import InputError
 from bestarm.journal import Event
 from bestarm.problem import Group
-from bestarm.protocol.machine import Action, Pull, Pulled
+from bestarm.protocol.machine import Action, Decided, Pull, Pulled, Send, Stop
+from bestarm.protocol.verdict import Verdict
 from bestarm.rewards import Scale
 from bestarm.sources import Exhausted, FromCommand, FromCsv, FromHttp, FromPython, Source, SourceFailed
 
@@ -45,6 +46,8 @@ class Pulls(ABC):
     def __init__(self, group: Group) -> None:
         self.group = group
         self.pull: Pull | None = None
+        self.said: list[bytes] = []  # what the machine said
+        self.verdict: Verdict | None = None
         self.kept: list[list[float]] = [[] for _ in group.arms]  # rewards that don't count yet
         self.made: Counter[str] = Counter()  # pulls of each arm
         self.unanswered: dict[str, Any] | None = None  # the batch that was asked for when the journal ended
@@ -72,10 +75,6 @@ class Pulls(ABC):
     @abstractmethod
     def _append(self, kind: str, body: bytes) -> None:
         """Add an event to the journal."""
-
-    @abstractmethod
-    def _act(self, actions: list[Action]) -> None:
-        """Take up what the machine says."""
 
     @abstractmethod
     def _speak(self) -> None:
@@ -117,6 +116,21 @@ class Pulls(ABC):
         if body["times"]:
             self.pull = None  # the machine says anew what it still wants
             self._act(self.machine.handle(Pulled(tuple(body["sums"]), body["times"])))
+
+    def _end(self, reason: str) -> None:
+        self.pull = None
+        self._act(self.machine.handle(Stop(reason)))
+
+    def _act(self, actions: list[Action]) -> None:
+        """Take up what the machine says."""
+        for action in actions:
+            match action:
+                case Pull(arms, _):
+                    self.pull = action if arms else None
+                case Send(_, payload, _):
+                    self.said.append(payload)
+                case Decided(verdict):
+                    self.verdict = verdict
 
     def _replay_pulls(self, event: Event) -> None:
         """What an event of the journal means for the pulls."""

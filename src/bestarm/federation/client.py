@@ -27,7 +27,7 @@ from bestarm.identity import Envelope
 from bestarm.journal import Event, Journal
 from bestarm.protocol import METHODS
 from bestarm.protocol.codec import Malformed
-from bestarm.protocol.machine import Action, Decided, Pull, Received, Send, Start, Stop
+from bestarm.protocol.machine import Received, Start
 from bestarm.protocol.rounds import SERVER, one_arm
 from bestarm.protocol.verdict import Verdict
 from bestarm.pulling import Puller, Pulls
@@ -49,8 +49,7 @@ class Site(Pulls):
         self.place, self.journal, setup = place, journal, place.setup
         self.machine: Any = machine or setup.room.client(setup.layout, place.client, setup.unit)
         super().__init__(setup.layout.groups[setup.layout.group_of[place.client]])
-        self.said: list[bytes] = []
-        self.signed = 0  # of those, how many are signed
+        self.signed = 0  # of what the machine said, how much is signed
         self.ups: list[bytes] = []  # signed, and on the disk: what may go out
         self.sent = self.noted = 0  # of those, how many the broker has; what the journal knows of it
         self.notes: list[bytes] = []
@@ -58,7 +57,6 @@ class Site(Pulls):
         self.heard = 0
         self.held: dict[int, Envelope] = {}
         self.refused = 0
-        self.verdict: Verdict | None = None
         self.unwritten: list[tuple[str, bytes]] = []  # events that took place and are not on the disk yet
         self._act(self.machine.handle(Start()))
         for event in journal.events():
@@ -165,20 +163,6 @@ class Site(Pulls):
             due = self.held.pop(self.heard)
             self.heard += 1
             self._act(self.machine.handle(Received(SERVER, due.content)))
-
-    def _end(self, reason: str) -> None:
-        self.pull = None
-        self._act(self.machine.handle(Stop(reason)))
-
-    def _act(self, actions: list[Action]) -> None:
-        for action in actions:
-            match action:
-                case Pull(arms, _):
-                    self.pull = action if arms else None
-                case Send(_, payload, _):
-                    self.said.append(payload)
-                case Decided(verdict):
-                    self.verdict = verdict
 
     def _speak(self) -> None:
         """Sign what the machine has said since: these bytes go out, now and ever, once they are written."""

@@ -16,7 +16,6 @@ import dataclasses
 import datetime
 import hashlib
 import json
-import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ from typing import Any
 
 from bestarm.deploy import SCHEMA, Terms, as_json, free_port, read, without_means, write
 from bestarm.errors import InputError, nearest
-from bestarm.identity import RUN_BYTES, Key, Member, Roster
+from bestarm.identity import RUN_BYTES, Key, Member, Roster, read_secret
 from bestarm.network import Network
 from bestarm.problem import Layout
 from bestarm.protocol import METHODS
@@ -330,17 +329,7 @@ def tls_key(path: Path) -> bytes:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    try:
-        mode, data = path.stat().st_mode & 0o777, path.read_bytes()
-    except OSError as error:
-        raise InputError(f"can't be read: {error.strerror}", where=str(path)) from None
-    if os.name == "posix" and mode & 0o077:
-        raise InputError(
-            f"others may read this private key (its mode is {mode:03o})",
-            where=str(path),
-            expected="a file for its owner alone",
-            fix=f"Run: chmod 600 {path}",
-        )
+    data = read_secret(path)
     try:
         load_pem_private_key(data, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -25,7 +25,7 @@ from bestarm.identity import Envelope, Evidence, Roster, Slot, Slots
 from bestarm.journal import Event, Journal
 from bestarm.mesh.files import JOURNAL, ROSTER, Place, terms_from_dict, terms_to_dict
 from bestarm.protocol.codec import Malformed
-from bestarm.protocol.machine import Action, Decided, PatienceOver, Pull, Received, Send, Start, Stop
+from bestarm.protocol.machine import PatienceOver, Received, Start
 from bestarm.protocol.messages import Claim, decode_claim
 from bestarm.protocol.peer import Peer
 from bestarm.protocol.verdict import Verdict
@@ -63,15 +63,13 @@ class Node(Pulls):
         self.labels = {group.name for group in setup.layout.groups} | {VERDICT}
         self.next: Counter[tuple[str, str]] = Counter()  # the number of a source's report that is due
         self.refused: Counter[tuple[str, str]] = Counter()  # (from whom, why)
-        self.said: list[bytes] = []  # what the machine said
-        self.own: list[Envelope] = []  # the same, signed
+        self.own: list[Envelope] = []  # what the machine said, signed
         self.mine: dict[Slot, Envelope] = {}  # the same, by slot
         self.careful = True  # stops when it hears what it does not know to have said
         self.outbox: list[tuple[str, bytes]] = []  # all that goes to who hears it: (source, message)
         self.evidence: dict[str, Evidence] = {}  # the first against each source
         self.receipts: set[str] = set()  # "from NAME", "to NAME"
         self.ticks = 0
-        self.verdict: Verdict | None = None
         self.failures: list[str] = []
         self._act(self.machine.handle(Start()))
         for event in journal.events():
@@ -254,22 +252,8 @@ class Node(Pulls):
         self.ticks += 1
         self._act(self.machine.handle(PatienceOver(self.ticks)))
 
-    def _end(self, reason: str) -> None:
-        self.pull = None
-        self._act(self.machine.handle(Stop(reason)))
-
     def _append(self, kind: str, body: bytes) -> None:
         self.journal.append(kind, body)
-
-    def _act(self, actions: list[Action]) -> None:
-        for action in actions:
-            match action:
-                case Pull(arms, _):
-                    self.pull = action if arms else None
-                case Send(_, payload, _):
-                    self.said.append(payload)
-                case Decided(verdict):
-                    self.verdict = verdict
 
     def _speak(self) -> None:
         """Sign what the machine has said since, and journal it: these bytes go out, now and ever."""
