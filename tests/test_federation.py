@@ -547,8 +547,11 @@ def test_a_straggler_is_waited_for_no_longer_than_patience_and_still_hears_the_v
 
     async def main():
         names = [c for c in case.problem.layout.clients if c != "west-2"]
-        async with serving(folder, case, names, patience=0.5, watch=shown) as (server, tasks):
+        async with serving(folder, case, names, watch=shown) as (server, tasks):
+            await until(lambda: server.desk.waiting_for() == ["west-2"])
+            server.patience = 1.0  # that much has to pass since round 0 began
             await until(lambda: server.desk.machine.round > 0)
+            server.patience = 60.0  # a slow computer is not a silent client
             late = client(folder, case, "west-2")
             tasks["west-2"] = asyncio.create_task(late.run())
             record = await asyncio.wait_for(tasks["server"], 60)
