@@ -27,6 +27,7 @@ LAYERS: list[tuple[str, tuple[str, ...]]] = [
     ("files in", ("scenario",)),
     ("one run", ("simulate",)),
     ("runs and checks", ("study", "peers", "audit")),
+    ("a run that is kept", ("kept",)),
     ("for a real machine", ("deploy", "pulling")),
     ("who says what", ("identity",)),
     ("for users", ("plan", "mesh", "federation")),
@@ -42,6 +43,7 @@ LATE_AND_UP = {
     ("study", "report"): "Trials.plot",
     ("topology", "report"): "Graph.plot",
     ("simulate", "peers"): "a run of a network",
+    ("simulate", "kept"): "a run that writes a journal",
 }
 
 LAYER = {room: height for height, (_, rooms) in enumerate(LAYERS) for room in rooms}

@@ -181,6 +181,12 @@ def run(
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE.html", help="write a report of the run here"),
     ] = None,
+    journal: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            metavar="FILE.db", help="write what is drawn here: to watch the run, and to go on after a stop"
+        ),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
     **options: Any,
@@ -190,7 +196,7 @@ def run(
     loaded = load(scenario)
     _warn_of_ties(loaded, method, {**loaded.options, **chosen})
     _warn_of_liars(loaded, method, {**loaded.options, **chosen})
-    for path in (save, plot, report):
+    for path in (save, plot, report, journal):
         _check_folder(path)
     if plot is not None:
         from bestarm.report import plots
@@ -199,11 +205,13 @@ def run(
     code = OK
     try:
         with _progress(quiet=as_json) as watch:
-            record = identify(loaded, method, seed=seed, force=force, watch=watch, **chosen)
+            record = identify(loaded, method, seed=seed, force=force, watch=watch, journal=journal, **chosen)
         if record.verdict.status == "undecided":
             code = UNDECIDED
     except Interrupted as stopped:
         record, code = stopped.record, INTERRUPTED
+        if journal is not None:
+            err.print(f"interrupted; the same command goes on from {safe(str(journal))}", soft_wrap=True)
     if save is not None:
         record.save(save)
     if as_json:
@@ -233,7 +241,8 @@ def make_report(
         Path,
         typer.Argument(
             metavar="RUN",
-            help="a record, a study's rows, or the folder or journal of a server, a client or a mesh's node",
+            help="a record, a study's rows, a run's journal, or the folder of a server, a client or a mesh's "
+            "node",
         ),
     ],
     save: Annotated[
@@ -262,7 +271,7 @@ def watch(
         Path,
         typer.Argument(
             metavar="RUN",
-            help="the folder or journal of a server, a client or a mesh's node; a record; a study's rows",
+            help="a run's journal; the folder of a server, a client or a mesh's node; a record; a study's rows",
         ),
     ],
     host: Annotated[

@@ -33,12 +33,12 @@ from bestarm.protocol.machine import (
 from bestarm.protocol.peer import SPENT, Peer
 from bestarm.record import Record, conclude_peers
 from bestarm.rewards import stream
-from bestarm.simulate import Progress, Source, on_unit_scale
+from bestarm.simulate import Progress, Source, Steps, on_unit_scale
 
 FIRST_TICK = 1000
 
 
-class NetworkRun:
+class NetworkRun(Steps):
     """One run of all peers."""
 
     def __init__(
@@ -56,7 +56,6 @@ class NetworkRun:
         self.problem, self.method, self.options, self.seed = problem, method, options, seed
         self.source, self.network, self.watch = source, network, watch
         self.unit = on_unit_scale(options, problem.scale)
-        self.interrupted: Callable[[], bool] = lambda: False
         layout = problem.layout
         self.index = {name: i for i, name in enumerate(layout.clients)}
         place = network.nodes(layout)
@@ -89,38 +88,36 @@ class NetworkRun:
     def record(self) -> Record:
         return conclude_peers(self, [a.to_dict(self.problem.layout) for a in self.adversaries])
 
-    def go(self) -> None:
+    def begin(self) -> None:
         for i in range(len(self.peers)):
             self._at(self.rng.uniform(0, self.network.start) if self.network.start else 0.0, self._starter(i))
         for i in self.rng.permutation(self.honest)[: self.network.crashes]:
             self._crash_later(int(i))
         if self.unit.exchange == "intervals":
             self._at(FIRST_TICK, self._ticker(1))
-        steps = 0
-        while not self._over():
-            if self.interrupted():
-                raise KeyboardInterrupt
-            if not self.queue:
-                if not self._flush():
-                    self._give_up()
-                continue
+
+    @property
+    def over(self) -> bool:
+        return all(
+            self.peers[i].verdict is not None and self.pulls[i] is None and i not in self.away
+            for i in self.honest
+        )
+
+    def step(self) -> None:
+        if self.queue:
             self.now, _, action = heapq.heappop(self.queue)
             action()
-            steps += 1
-            if self.watch and steps % 64 == 0:
-                decided = sum(self.peers[i].verdict is not None for i in self.honest)
-                self.watch(Progress(self.total, decided, len(self.honest), 0))
+        elif not self._flush():
+            self._give_up()
+
+    def progress(self) -> Progress:
+        decided = sum(self.peers[i].verdict is not None for i in self.honest)
+        return Progress(self.total, decided, len(self.honest), 0)
 
     def stop(self, reason: str) -> None:
         """The operator ends it: also for peers that have not begun, or are away."""
         for i in self.honest:
             self._do(i, self.peers[i].handle(Stop(reason)))
-
-    def _over(self) -> bool:
-        return all(
-            self.peers[i].verdict is not None and self.pulls[i] is None and i not in self.away
-            for i in self.honest
-        )
 
     def _at(self, time: float, action: Callable[[], None]) -> None:
         heapq.heappush(self.queue, (time, next(self.order), action))

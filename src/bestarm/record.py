@@ -24,6 +24,7 @@ from bestarm.rewards import Scale
 from bestarm.version import __version__
 
 SCHEMA = 1
+GOING = Verdict(status="undecided")  # of a run that has none yet
 INLINE_CLIENTS = 1000  # above this, the clients' part of the certificate goes to a side file
 
 
@@ -270,11 +271,14 @@ def conclude(
     clients: Sequence[Any],
     adversaries: Sequence[dict[str, Any]] = (),
 ) -> Record:
-    """The record of a finished run, from its machines; `unit` are the options as the machines have them."""
+    """The record of a run, from its machines; `unit` are the options as the machines have them.
+
+    A run that still goes on is undecided without a reason.
+    """
     room = method_for(method, problem.layout)
     local = {client.name: client.local() for client in clients}
     certificate = {"server": server.certificate(), "local": local}
-    verdict = on_user_scale(server.verdict, problem.scale)
+    verdict = on_user_scale(server.verdict or GOING, problem.scale)
     return Record(
         schema=SCHEMA,
         version=__version__,
@@ -292,7 +296,7 @@ def conclude(
         warnings=server.warnings,
         adversaries=list(adversaries),
         good_event=good_event(room, problem.layout, unit, problem.means, certificate),
-        interrupted=server.verdict.reason == "interrupted",
+        interrupted=verdict.reason == "interrupted",
     ).sealed()
 
 
@@ -307,14 +311,14 @@ def overall(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def conclude_peers(run: Any, adversaries: Sequence[dict[str, Any]]) -> Record:
-    """The record of a finished run of peers."""
+    """The record of a run of peers; those that are not done yet have no verdict in it."""
     problem, options = run.problem, run.options
     room = method_for(run.method, problem.layout)
     local = {peer.name: peer.local() for peer in run.peers}
     honest = [run.peers[i] for i in run.honest]
     certificate = {"server": {"events": [], "rounds": [], "ignored": 0}, "local": local}
-    verdicts = {peer.name: on_user_scale(peer.verdict, problem.scale) for peer in honest}
-    found = overall(list(verdicts.values()))
+    verdicts = {peer.name: on_user_scale(peer.verdict, problem.scale) for peer in honest if peer.verdict}
+    found = overall(list(verdicts.values())) if len(verdicts) == len(honest) else GOING
     return Record(
         schema=SCHEMA,
         version=__version__,
@@ -337,5 +341,5 @@ def conclude_peers(run: Any, adversaries: Sequence[dict[str, Any]]) -> Record:
         adversaries=list(adversaries),
         peers=verdicts,
         network={**run.network.to_dict(), "messages": run.messages},
-        interrupted=any(peer.verdict.reason == "interrupted" for peer in honest),
+        interrupted=any(verdict.reason == "interrupted" for verdict in verdicts.values()),
     ).sealed()

@@ -309,9 +309,9 @@ def tabulate(values: Sequence[float], weights: Sequence[float] | None = None) ->
     return Bernoulli(table.mean) if table.binary else table
 
 
-def stream(seed: int, client: int, arm: int) -> np.random.Generator:
-    """The generator of one client's draws of one arm: a leaf of the run's seed tree."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(client, arm))))
+def stream(seed: int, client: int, arm: int, *part: int) -> np.random.Generator:
+    """The generator of one client's draws of one arm (or a `part` of them): a leaf of the run's seed tree."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(client, arm, *part))))
 
 
 @dataclass(frozen=True)

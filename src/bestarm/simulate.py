@@ -11,9 +11,11 @@ import heapq
 import secrets
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -68,6 +70,7 @@ def identify(
     network: Network | Graph | None = None,
     force: bool = False,
     watch: Callable[[Progress], None] | None = None,
+    journal: str | Path | None = None,
     **options: Any,
 ) -> Record:
     """Run a method on a problem, in process and seeded, and give back its record.
@@ -75,7 +78,9 @@ def identify(
     `options` are the method's (see ``bestarm run --help``); what a scenario sets is the default here.
     Without a seed one is drawn; it is in the record. `adversaries` are clients that lie (by default those of
     a scenario). `network` is for peers (``method="p2p"``); one that can't bear `byzantine` liars is refused
-    unless you `force` it. `watch` is called now and then with the progress.
+    unless you `force` it. `watch` is called now and then with the progress. `journal` names a file for what
+    is drawn: ``bestarm watch`` follows it, and a run that was stopped goes on from there when it is started
+    again.
 
     >>> import bestarm as ba
     >>> problem = ba.Problem.bernoulli([[.9, .2], [.6, .1]])
@@ -89,15 +94,24 @@ def identify(
         adversaries = problem.adversaries if adversaries is None else adversaries
         network = problem.network if network is None else network
     problem, method, chosen = prepare(problem, method, keys)
+    if journal is not None and seed is None:
+        from bestarm.kept import seed_of
+
+        seed = seed_of(Path(journal))
     seed = check_seed(seed)
     network = check_network(problem, method, chosen, network, force, adversaries or ())
     run = run_of(problem, method, chosen, seed, network, watch, adversaries or ())
-    try:
-        with _patient_interrupt() as run.interrupted:
-            run.go()
-    except KeyboardInterrupt:
-        run.stop("interrupted")
-        raise Interrupted(run.record()) from None
+    with contextlib.ExitStack() as stack:
+        if journal is not None:
+            from bestarm.kept import keep
+
+            stack.enter_context(keep(run, Path(journal)))
+        try:
+            with _patient_interrupt() as run.interrupted:
+                run.go()
+        except KeyboardInterrupt:
+            run.stop("interrupted")
+            raise Interrupted(run.record()) from None
     return run.record()
 
 
@@ -247,6 +261,22 @@ class Drawn:
             self.made[client, a] = start + times
         return tuple(sums), times
 
+    def agrees(self, client: int, arms: tuple[int, ...], times: int, sums: tuple[float, ...]) -> bool:
+        """Whether these sums, of an earlier process, are what comes next; then draws go on after them.
+
+        A user's function is believed and not called again. What it draws from then on comes from a fresh
+        stream.
+        """
+        if times == 0:
+            return True
+        models = self.problem.rewards[client]
+        known = tuple(a for a in arms if models[a].spec() is not None)
+        for a in set(arms) - set(known):
+            made = self.made[client, a] = self.made.get((client, a), 0) + times
+            self.streams[client, a] = stream(self.seed, client, a, made)
+        wanted = tuple(total for a, total in zip(arms, sums, strict=True) if a in known)
+        return not known or self.draw(client, known, times) == (wanted, times)
+
 
 class Scripted:
     """Rewards that were drawn before: for each client its batches as (arms, times, sums), in order.
@@ -276,7 +306,45 @@ class Scripted:
         return tuple(total.tolist()), times
 
 
-class Run:
+class Steps(ABC):
+    """What all runs in process share: they go step by step until they are over, or are interrupted."""
+
+    watch: Callable[[Progress], None] | None
+    source: Source
+    interrupted: Callable[[], bool] = staticmethod(lambda: False)
+    stepped: Callable[[], None] = staticmethod(lambda: None)
+
+    def go(self) -> None:
+        self.begin()
+        steps = 0
+        while not self.over:
+            if self.interrupted():
+                raise KeyboardInterrupt
+            self.step()
+            self.stepped()
+            steps += 1
+            if self.watch and steps % 64 == 0:
+                self.watch(self.progress())
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Start all machines; nothing is drawn yet."""
+
+    @property
+    @abstractmethod
+    def over(self) -> bool:
+        """Whether there is nothing left to do."""
+
+    @abstractmethod
+    def step(self) -> None:
+        """What happens next, with all that follows from it at once."""
+
+    @abstractmethod
+    def progress(self) -> Progress:
+        """Where the run is."""
+
+
+class Run(Steps):
     """One run: machines, a source of rewards, and the messages between them."""
 
     def __init__(
@@ -291,7 +359,6 @@ class Run:
     ) -> None:
         self.problem, self.method, self.options, self.seed = problem, method, options, seed
         self.watch = watch
-        self.interrupted: Callable[[], bool] = lambda: False
         layout = problem.layout
         self.unit = on_unit_scale(options, problem.scale)
         room = method_for(method, layout)
@@ -324,27 +391,29 @@ class Run:
             [adversary.to_dict(self.problem.layout) for adversary in self.adversaries],
         )
 
-    def go(self) -> None:
+    def begin(self) -> None:
         self._server(self.server.handle(Start()))
         for i, client in enumerate(self.clients):
             self._client(i, client.handle(Start()))
         self._pump()
-        steps = 0
-        while self.server.state != "done":
-            if self.interrupted():
-                raise KeyboardInterrupt
-            if not self.queue:
-                self._idle()
-                continue
-            self.now, i, ticket = heapq.heappop(self.queue)
-            pull = self.pulls[i]
-            if ticket == self.ticket[i] and pull is not None:
-                self._finish(i, pull.times)
-                self._pump()
-            steps += 1
-            if self.watch and steps % 64 == 0:
-                reported = sum(bool(client.sent) for client in self.clients)
-                self.watch(Progress(self.total, reported, len(self.clients), self.server.rounds))
+
+    @property
+    def over(self) -> bool:
+        return bool(self.server.state == "done")
+
+    def step(self) -> None:
+        if not self.queue:
+            self._idle()
+            return
+        self.now, i, ticket = heapq.heappop(self.queue)
+        pull = self.pulls[i]
+        if ticket == self.ticket[i] and pull is not None:
+            self._finish(i, pull.times)
+            self._pump()
+
+    def progress(self) -> Progress:
+        reported = sum(bool(client.sent) for client in self.clients)
+        return Progress(self.total, reported, len(self.clients), self.server.rounds)
 
     def _idle(self) -> None:
         """Nobody pulls, and something is missing: liars that held back speak, then patience is over."""

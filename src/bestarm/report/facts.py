@@ -1,7 +1,7 @@
 """What a report or a live page shows of a run, as a plain dict; numbers are on the user's scale.
 
-``of_record`` takes a finished run, ``of_desk`` a federation's server at any moment, ``of_site`` one of its
-clients or a node of a mesh, ``of_trials`` a study.
+``of_record`` takes a finished run, ``of_rerun`` one in process at any moment, ``of_desk`` a federation's
+server at any moment, ``of_site`` one of its clients or a node of a mesh, ``of_trials`` a study.
 The pages of ``bestarm.report.page`` are functions of these facts alone. What a source doesn't know is None
 or empty there: a partial run has no verdict, a server no pulls, a federation no true means.
 """
@@ -20,6 +20,7 @@ from bestarm.audit import verify
 from bestarm.confidence import radius
 from bestarm.errors import InputError
 from bestarm.exact import clopper_pearson, fisher_pvalue
+from bestarm.kept import Rerun
 from bestarm.kernels import kernel_for
 from bestarm.network import Network
 from bestarm.peers import NetworkRun
@@ -46,10 +47,12 @@ MOST_LAID_OUT = 300  # nodes; a spring layout takes time with the square of them
 MOST_TRACED = 20_000  # rounds times clients of a run that is run again for its traces
 
 
-def of_record(record: Record, *, quick: bool = False, command: str | None = None) -> Facts:
+def of_record(
+    record: Record, *, quick: bool = False, check: bool = True, command: str | None = None
+) -> Facts:
     """The facts of a run. `quick` leaves out what takes further runs: the forecast, and the arms' traces.
 
-    `command` is how the run was started, where that is known.
+    Without `check` the record is believed. `command` is how the run was started, where that is known.
     """
     try:
         facts = _of_parts(
@@ -86,7 +89,7 @@ def of_record(record: Record, *, quick: bool = False, command: str | None = None
             facts["costs"] |= {"pulls": record.pulls.total, "longest": record.pulls.max_per_client}
             for row in facts["clients"]:
                 row["pulls"] = record.pulls.by_client.get(row["name"])
-        facts["checks"] = list(verify(record).failures)
+        facts["checks"] = list(verify(record).failures) if check else []
         problem = _problem(record)
         if problem is not None:
             facts |= _of_problem(problem, record, quick)
@@ -100,6 +103,23 @@ def of_record(record: Record, *, quick: bool = False, command: str | None = None
             f"this record can't be read as a run ({type(error).__name__}: {error})",
             fix='"bestarm verify" says what is wrong with it',
         ) from None
+
+
+def of_rerun(rerun: Rerun, sums: Mapping[tuple[int, int], dict[int, float]]) -> Facts:
+    """The facts of a run in process, as its journal has it by now.
+
+    `sums` has, by the first honest client of each group and its arm, the sum of the rewards after so many
+    pulls.
+    """
+    record = rerun.run.record()
+    facts = of_record(record, quick=True, check=rerun.run.over)
+    if not rerun.run.over:
+        facts |= {"verdict": None, "digest": None}
+    told = _Told(record.method, record.delta, record.options, record.problem, record.verdict.certificate)
+    clients, firsts, drawn = rerun.run.problem.layout.clients, rerun.firsts(), set(told.leading())
+    lines = {(clients[i], firsts[i], a): sums[i, a] for i, a in sorted(sums) if firsts[i] in drawn}
+    facts["traces"] = told.drawn(lines)
+    return facts
 
 
 def of_desk(desk: Any) -> Facts:

@@ -1,9 +1,9 @@
 """Facts that keep up with what they are about: a journal that grows, or a file that is written anew.
 
-``Journalled`` folds a journal once and then takes each new event: of a federation's server, of a client, of a
-mesh's node. The journal may not be there yet, its writer may be killed and come back, and another journal may
-take its place. Nothing is written and nothing is locked. ``Filed`` reads a record or a study again whenever
-its file has changed. ``source`` finds out which of them a path needs.
+``Journalled`` folds a journal once and then takes each new event: of a run in process, of a federation's
+server, of a client, of a mesh's node. The journal may not be there yet, its writer may be killed and come
+back, and another journal may take its place. Nothing is written and nothing is locked. ``Filed`` reads a
+record or a study again whenever its file has changed. ``source`` finds out which of them a path needs.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from bestarm import kept
 from bestarm.errors import InputError
 from bestarm.journal import Event, Journal
 from bestarm.record import Record
@@ -33,6 +34,7 @@ JOURNAL = "journal.db"
 OURS = ("federation.json", "client.json", "peer.json")  # one of them is in every folder that has a journal
 STUDIES = (".csv", ".jsonl", ".parquet")
 MARKS, FIRST_MARK = 8, 1024  # folds that are kept to look back from, and events between them at first
+MOST_TRACED = 2000  # clients of a run in process whose arms are followed
 MOST_SUMS = 2 * collect.MOST_POINTS  # that are kept of one arm
 AGAIN_SECONDS, LONGEST_SECONDS = 1.0, 60.0  # until a journal that can't be used is looked at again
 BROKEN = (KeyError, TypeError, ValueError, RuntimeError, AssertionError, LookupError)  # by a forged journal
@@ -51,24 +53,31 @@ class Beginning:
 
 
 class Fold:
-    """The state of a server, a client or a node after some events of its journal."""
+    """The state of a run, a server, a client or a node after some events of its journal."""
 
     def __init__(self, beginning: Beginning) -> None:
         self.count = 0
-        self.sums: dict[int, dict[int, float]] = {}  # of each own arm: pulls that count -> their sum
+        self.sums: dict[Any, dict[int, float]] = {}  # of an arm: pulls that count -> their sum
         self.state: Any = _begin(beginning)
-        self.server = beginning.kind == "federation-server"
+        self.server, self.run = beginning.kind == "federation-server", beginning.kind == kept.KIND
+        self.traced = list(self.state.firsts())[:MOST_TRACED] if self.run else []
 
     def take(self, event: Event) -> None:
         """One more event."""
-        if event.kind == "rewards" and not self.server and self.state.pull is not None:
-            plain = json.loads(event.body)
-            for arm, total in zip(self.state.pull.arms, plain["sums"], strict=bool(plain["times"])):
-                self._add(arm, plain["times"], total)
-        self.state.replay(event)
+        if self.run:
+            for client, arms, _, sums, times in self.state.replay(event):
+                for arm, total in zip(arms, sums, strict=bool(times)):
+                    if client in self.traced:
+                        self._add((client, arm), times, total)
+        else:
+            if event.kind == "rewards" and not self.server and self.state.pull is not None:
+                plain = json.loads(event.body)
+                for arm, total in zip(self.state.pull.arms, plain["sums"], strict=bool(plain["times"])):
+                    self._add(arm, plain["times"], total)
+            self.state.replay(event)
         self.count += 1
 
-    def _add(self, arm: int, times: int, total: float) -> None:
+    def _add(self, arm: Any, times: int, total: float) -> None:
         line = self.sums.setdefault(arm, {})
         n, before = next(reversed(line.items()), (0, 0.0))
         line[n + times] = before + total
@@ -78,10 +87,15 @@ class Fold:
 
     def facts(self) -> Facts:
         """What can be shown of it."""
+        if self.run:
+            return collect.of_rerun(self.state, self.sums)
         return collect.of_desk(self.state) if self.server else collect.of_site(self.state, self.sums)
 
     def record(self) -> bytes | None:
         """The record, if there is one by now."""
+        if self.run:
+            run = self.state.run
+            return msgspec.json.encode(run.record().to_dict()) if run.over else None
         if not self.server or not self.state.done:
             return None
         return msgspec.json.encode(self.state.record().to_dict())
@@ -91,6 +105,8 @@ def _begin(beginning: Beginning) -> Any:
     """A fold's state before the first event. Only the rooms that are needed are opened."""
     journal: Any = beginning
     folder, header = beginning.path.parent, beginning.header
+    if beginning.kind == kept.KIND:
+        return kept.Rerun(beginning.path, header)
     if beginning.kind == "federation-server":
         from bestarm.federation.server import Desk
 

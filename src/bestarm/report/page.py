@@ -73,6 +73,9 @@ def fold(title: str, *children: Any) -> Html:
 def sentence(facts: Facts) -> Html:
     """The verdict in a sentence."""
     verdict = facts["verdict"]
+    if verdict is None and facts["peers"] is not None:
+        done, honest = sum(facts["peers"].values()), len(facts["clients"]) - len(facts["liars"])
+        return join(f"Not decided yet: {done:,} of {honest:,} honest clients have a verdict.")
     if verdict is None:
         return join("Not decided yet: the run is in round ", number(facts["rounds"]), ".")
     if verdict["status"] == "identified":

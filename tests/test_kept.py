@@ -1,0 +1,269 @@
+"""A run in process that keeps a journal: it can be watched, and goes on where it was stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import msgspec
+import pytest
+
+import bestarm as ba
+from bestarm import kept
+from bestarm.adversary import Adversary
+from bestarm.errors import InputError
+from bestarm.journal import Journal
+from bestarm.network import Network
+from bestarm.report import follow, page
+from bestarm.rewards import Beta, Recording
+from bestarm.simulate import Interrupted
+from bestarm.topology import circulant
+from lives import Stream, ask, serving
+from test_report import Page, safe
+
+MEANS = [[0.9, 0.3], [0.5, 0.2], [0.4, 0.1]]
+GROUPS = {f"g{j}": {"a": top, "b": low} for j, (top, low) in enumerate(MEANS)}
+PAIRS = ba.Problem.from_rewards(GROUPS)
+TRIPLES = ba.Problem.from_rewards(GROUPS, clients=3)
+LIAR = [Adversary("g1", "inflate", clients=("g1-1",))]
+VALUES = tuple((k * 7 % 10) / 10 for k in range(400))
+CASES = {
+    "fisher": (PAIRS, {"method": "fisher"}),
+    "fed-sel": (PAIRS, {"method": "fed-sel"}),
+    "early-stop": (PAIRS, {"method": "fed-sel", "early_stop": True}),
+    "budget": (PAIRS, {"method": "fed-sel", "budget": 3000}),
+    "robust": (TRIPLES, {"method": "robust-fed-sel", "byzantine": 1, "adversaries": LIAR}),
+    "pooled": (TRIPLES, {"method": "fisher", "byzantine": 1, "adversaries": LIAR}),
+    "peers": (
+        TRIPLES,
+        {
+            "method": "p2p", "byzantine": 1, "adversaries": LIAR, "exchange": "intervals",
+            "network": Network(circulant(9, 4), delay=50.0, start=500.0, crashes=2),
+        },
+    ),
+    "recording": (
+        ba.Problem.from_rewards({"g": {"a": Recording(VALUES), "b": Beta(2.0, 9.0)}, "h": {"c": 0.2}}),
+        {"method": "fisher"},
+    ),
+}  # fmt: skip
+
+
+def run(case, **more):
+    problem, keys = CASES[case]
+    return ba.identify(problem, delta=0.1, **{"seed": 5, **keys, **more})
+
+
+def events_of(path):
+    with Journal.open(path, write=False) as journal:
+        return journal.header, [(event.kind, event.body) for event in journal.events()]
+
+
+def prefix(path, header, events):
+    """The journal of a process that was killed after so many events."""
+    with Journal.create(path, kept.KIND, header) as journal:
+        journal.append_many(events)
+    return path
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_journal_changes_nothing_and_a_killed_run_goes_on_from_any_event_to_the_same_record(case, tmp_path):
+    plain = run(case)
+    assert run(case, journal=tmp_path / "run.db") == plain
+    header, events = events_of(tmp_path / "run.db")
+    assert [kind for kind, _ in events].count(kept.END) == 1
+    cuts = range(0, len(events) + 1, max(1, len(events) // 12))
+    for n in cuts:
+        path = prefix(tmp_path / f"{n}.db", header, events[:n])
+        assert run(case, seed=None, journal=path) == plain
+        assert events_of(path) == (header, events)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_watches_sees_every_moment_and_the_record_at_the_end(case, tmp_path):
+    plain = run(case, journal=tmp_path / "run.db")
+    source = follow.Journalled(tmp_path / "run.db")
+    source.catch_up()
+    assert source.trouble == ""
+    assert source.count == source.known > 3
+    steps = [(n, source.at(n)) for n in range(1, source.count, max(1, source.count // 6))]
+    steps.append((source.count, source.facts()))
+    first, last = steps[0][1], steps[-1][1]
+    assert first["verdict"] is None
+    assert last["verdict"] is not None
+    assert last["verdict"]["arm"] == plain.verdict.arm
+    assert last["costs"]["pulls"] == plain.pulls.total >= first["costs"]["pulls"]
+    assert last["traces"], "what each arm drew is known"
+    assert msgspec.json.decode(source.record()) == plain.to_dict()
+    for n, facts in reversed(steps):  # looking back begins anew
+        sections = page.sections(facts)
+        assert page.sections(source.at(n)) == sections
+        safe(Page("".join(body for _, _, body in sections)))
+    source.close()
+    assert "is the best arm" in Page(page.read(tmp_path / "run.db")).text or plain.verdict.arm is None
+
+
+class Tries:
+    """Functions as arms that count what they were asked for, and give out at a wish."""
+
+    def __init__(self, most=10**9):
+        self.most, self.given = most, []
+
+    def arm(self, mean):
+        def one(rng):
+            if len(self.given) >= self.most:
+                raise KeyboardInterrupt
+            value = rng.random()
+            self.given.append(value)
+            return float(value < mean)
+
+        return one
+
+    def problem(self):
+        arms = {"old": self.arm(0.3), "new": self.arm(0.6)}
+        return ba.Problem.from_rewards({"attic": arms, "cellar": {"big": self.arm(0.4)}})
+
+
+def test_a_function_is_not_called_again_for_what_is_in_the_journal_and_goes_on_with_fresh_draws(tmp_path):
+    first = Tries(most=150)
+    with pytest.raises(Interrupted) as stopped:
+        ba.identify(first.problem(), seed=4, journal=tmp_path / "run.db")
+    assert stopped.value.record.interrupted
+    _, events = events_of(tmp_path / "run.db")
+    steps = [msgspec.json.decode(body, type=kept.Step) for _, body in events]
+    paid = sum(given * len(arms) for step in steps for _, arms, _, _, given in step.drawn)
+    assert 0 < paid <= 150
+    second = Tries()
+    record = ba.identify(second.problem(), journal=tmp_path / "run.db")
+    assert record.seed == 4
+    assert record.verdict.arm == "attic/new"
+    assert len(second.given) == record.pulls.total - paid
+    assert not set(second.given) & set(first.given)
+    third = Tries()
+    assert ba.identify(third.problem(), journal=tmp_path / "run.db") == record  # it is over: all is there
+    assert third.given == []
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [({"delta": 0.2}, "options"), ({"seed": 6}, "seed"), ({"method": "fed-sel"}, "method, options")],
+)
+def test_the_journal_of_another_run_is_refused_and_stays_as_it_is(change, names, tmp_path):
+    path = tmp_path / "run.db"
+    keys = {"method": "fisher", "delta": 0.1, "seed": 5}
+    ba.identify(PAIRS, journal=path, **keys)
+    before = events_of(path)
+    with pytest.raises(InputError, match=f"another run: it has another {names}"):
+        ba.identify(PAIRS, journal=path, **{**keys, **change})
+    assert events_of(path) == before
+
+
+def test_a_file_that_is_no_journal_of_a_run_is_refused(tmp_path):
+    path = tmp_path / "run.db"
+    Journal.create(path, "federation-server", {}).close()
+    with pytest.raises(InputError, match="federation-server"):
+        ba.identify(PAIRS, seed=1, journal=path)
+    (tmp_path / "x.db").write_text("hello")
+    with pytest.raises(InputError, match="no journal"):
+        ba.identify(PAIRS, seed=1, journal=tmp_path / "x.db")
+
+
+@pytest.mark.parametrize(
+    ("forge", "says"),
+    [
+        (lambda batch: (*batch[:3], (batch[3][0] + 1.0, *batch[3][1:]), batch[4]), "other rewards"),
+        (lambda batch: (*batch[:2], batch[2] + 1, *batch[3:]), "not those that this run asks for"),
+    ],
+)
+def test_forged_rewards_don_t_lead_to_the_run_again(forge, says, tmp_path):
+    run("fisher", journal=tmp_path / "run.db")
+    header, events = events_of(tmp_path / "run.db")
+    step = msgspec.json.decode(events[0][1], type=kept.Step)
+    step.drawn[0] = forge(step.drawn[0])
+    path = prefix(tmp_path / "forged.db", header, [(kept.REWARDS, msgspec.json.encode(step)), *events[1:]])
+    with pytest.raises(InputError, match=says):
+        run("fisher", journal=path)
+
+
+def test_a_watcher_of_a_forged_journal_says_so_and_keeps_what_it_knew(tmp_path):
+    run("fisher", journal=tmp_path / "run.db")
+    header, events = events_of(tmp_path / "run.db")
+    for k, (forged, says) in enumerate(
+        [
+            ((kept.REWARDS, msgspec.json.encode(kept.Step(1, []))), "lacks rewards"),
+            ((kept.REWARDS, b'{"steps": "x"}'), "can't be read"),
+            (
+                (kept.END, msgspec.json.encode(kept.Step(0, [(0, (0,), 1, (1.0,), 1)]))),
+                "did not ask for",
+            ),
+        ]
+    ):
+        path = prefix(tmp_path / f"{k}.db", header, [*events[:2], forged])
+        source = follow.Journalled(path)
+        source.catch_up()
+        assert says in source.trouble
+        assert source.facts()["verdict"] is None
+        source.close()
+
+
+def test_the_live_page_follows_a_run_that_is_going_to_its_verdict(tmp_path):
+    gate, tries = threading.Event(), Tries()
+
+    def slow(rng):
+        if path.exists() and events_of(path)[1]:
+            assert gate.wait(120)
+        return tries.arm(0.6)(rng)
+
+    path, found = tmp_path / "run.db", []
+    problem = ba.Problem.from_rewards({"attic": {"old": tries.arm(0.3), "new": slow}, "cellar": {"big": 0.4}})
+    with serving(path) as url:
+        stream = Stream(url)
+        stream.until(lambda event: event["state"] == "waiting")
+        worker = threading.Thread(target=lambda: found.append(ba.identify(problem, seed=1, journal=path)))
+        worker.start()
+        try:
+            stream.until(lambda event: event["state"] == "going" and event["n"] > 0)
+            assert "Not decided yet" in stream.sections["top"]
+        finally:
+            gate.set()
+            worker.join(120)
+        stream.until(lambda event: event["state"] == "over")
+        assert "attic/new" in Page(stream.sections["top"]).text
+        assert json.loads(ask(url, "/record.json")[2]) == found[0].to_dict()
+        assert "Not decided yet" in json.loads(ask(url, "/at/1")[2])["sections"]["top"]
+        stream.close()
+
+
+def test_ctrl_c_on_the_command_line_keeps_the_journal_and_the_same_command_goes_on(tmp_path):
+    (tmp_path / "tie.toml").write_text(
+        'method = "fed-sel"\n[[group]]\nname = "g"\narms = { a = 0.5, b = 0.2 }\n'
+        '[[group]]\nname = "h"\narms = { a = 0.49999, b = 0.1 }\n'
+    )
+    command = [sys.executable, "-m", "bestarm.cli", "run", "tie.toml", "--journal", "run.db", "--json"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    try:
+        source = follow.Journalled(tmp_path / "run.db")
+        while not source.count:
+            source.catch_up()
+            assert process.poll() is None, process.communicate()
+            threading.Event().wait(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert "the same command goes on from run.db" in err
+    assert json.loads(out)["interrupted"]
+    count = len(events_of(tmp_path / "run.db")[1])
+    done = subprocess.run(
+        [*command, "--max-rounds", "5"], cwd=tmp_path, capture_output=True, text=True, env=os.environ
+    )
+    assert done.returncode == 2, "other options are another run"
+    assert "another options" in done.stderr
+    assert len(events_of(tmp_path / "run.db")[1]) == count > 0
+    source.close()
