@@ -271,7 +271,7 @@ def watch(
         Path,
         typer.Argument(
             metavar="RUN",
-            help="a run's journal; the folder of a server, a client or a mesh's node; a record; a study's rows",
+            help="a run's journal, a record, a study's rows, or the folder of a server, a client or a node",
         ),
     ],
     host: Annotated[
