@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import bestarm as ba
 from bestarm.report import page
 from bestarm.scenario import scenario_from_dict, tomllib
@@ -79,6 +81,14 @@ def test_one_liar_fools_a_plain_mean_and_not_a_robust_one(data, tmp_path):
     assert fooled.verdict.arm != loaded.problem.best
     assert fooled.verdict.arm in PAGE
     assert "Nothing is promised" in page.of_record(fooled, quick=True)
+
+
+@pytest.mark.parametrize(("rules", "clients"), [("tight", 3), ("paper", 4)])
+def test_the_paper_s_robust_method_is_not_fooled_either(data, rules, clients):
+    loaded = scenario("restaurants", data, clients=clients)
+    record = ba.identify(loaded, method="robust-fed-sel", rules=rules)
+    assert record.verdict.arm == loaded.problem.best
+    assert said(record.pulls.total)
 
 
 def test_a_plain_mean_is_fooled_again_and_again(data):
