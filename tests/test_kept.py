@@ -209,30 +209,43 @@ def test_a_watcher_of_a_forged_journal_says_so_and_keeps_what_it_knew(tmp_path):
         source.close()
 
 
+class Slow:
+    """A run in a thread: once something is in its journal it waits until it may go on."""
+
+    def __init__(self, path):
+        self.path, self.gate, self.record = path, threading.Event(), None
+        self.worker = threading.Thread(target=self._run)
+
+    def _run(self):
+        coin = Tries().arm(0.6)
+
+        def slow(rng):
+            if self.path.exists() and events_of(self.path)[1]:
+                assert self.gate.wait(120)
+            return coin(rng)
+
+        problem = ba.Problem.from_rewards({"attic": {"old": 0.3, "new": slow}, "cellar": {"big": 0.4}})
+        self.record = ba.identify(problem, seed=1, journal=self.path)
+
+    def finish(self):
+        self.gate.set()
+        self.worker.join(120)
+
+
 def test_the_live_page_follows_a_run_that_is_going_to_its_verdict(tmp_path):
-    gate, tries = threading.Event(), Tries()
-
-    def slow(rng):
-        if path.exists() and events_of(path)[1]:
-            assert gate.wait(120)
-        return tries.arm(0.6)(rng)
-
-    path, found = tmp_path / "run.db", []
-    problem = ba.Problem.from_rewards({"attic": {"old": tries.arm(0.3), "new": slow}, "cellar": {"big": 0.4}})
-    with serving(path) as url:
+    slow = Slow(tmp_path / "run.db")
+    with serving(slow.path) as url:
         stream = Stream(url)
         stream.until(lambda event: event["state"] == "waiting")
-        worker = threading.Thread(target=lambda: found.append(ba.identify(problem, seed=1, journal=path)))
-        worker.start()
+        slow.worker.start()
         try:
             stream.until(lambda event: event["state"] == "going" and event["n"] > 0)
             assert "Not decided yet" in stream.sections["top"]
         finally:
-            gate.set()
-            worker.join(120)
+            slow.finish()
         stream.until(lambda event: event["state"] == "over")
         assert "attic/new" in Page(stream.sections["top"]).text
-        assert json.loads(ask(url, "/record.json")[2]) == found[0].to_dict()
+        assert json.loads(ask(url, "/record.json")[2]) == slow.record.to_dict()
         assert "Not decided yet" in json.loads(ask(url, "/at/1")[2])["sections"]["top"]
         stream.close()
 

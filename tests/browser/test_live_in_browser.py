@@ -15,6 +15,7 @@ from bestarm.federation import files
 from federations import CASES, Coins, Folds
 from lives import serving
 from test_federation import Processes
+from test_kept import Slow
 from test_mesh import Folds as MeshFolds
 from test_mesh import make, small
 
@@ -237,4 +238,24 @@ def test_the_token_of_the_address_lets_in_and_disappears_from_it(visit, folds):
         assert "token" not in page.url
         folds.go()
         hears(page, "It is over")
+        page.goto("about:blank")
+
+
+def test_it_follows_a_run_in_process_to_its_verdict_and_looks_back(visit, tmp_path):
+    slow = Slow(tmp_path / "run.db")
+    with serving(slow.path) as url:
+        page = visit(url)
+        hears(page, "Waiting")
+        slow.worker.start()
+        try:
+            page.get_by_text("Not decided yet").wait_for()
+            hears(page, "Live.")
+        finally:
+            slow.finish()
+        page.get_by_role("heading", name="attic/new is the best arm").wait_for()
+        hears(page, "It is over")
+        assert page.locator("#arms svg").count() > 0
+        page.locator("#slider").focus()
+        page.keyboard.press("Home")
+        page.get_by_text("Not decided yet").wait_for()
         page.goto("about:blank")
