@@ -20,8 +20,9 @@ from bestarm.errors import InputError
 from bestarm.network import Network
 from bestarm.problem import Layout, Problem
 from bestarm.protocol import method_for
-from bestarm.protocol.machine import Drop, PatienceOver, Received, Start, Stop
+from bestarm.protocol.machine import Start
 from bestarm.protocol.options import make
+from bestarm.protocol.rounds import heard
 from bestarm.record import (
     SCHEMA,
     Bits,
@@ -148,23 +149,8 @@ def _check_peers(record: Record, layout: Layout) -> Iterator[str]:
 def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
     """Run a server machine on what the server was sent, and compare all that it concludes."""
     server.handle(Start())
-    for event in record.verdict.certificate["server"]["events"]:
-        match event:
-            case ["received", sender, data]:
-                server.handle(Received(sender, bytes.fromhex(data)))
-            case ["oversized", sender, size]:
-                server.handle(Received(sender, bytes(size)))
-            case ["ignored", times, size]:
-                for k in range(times):
-                    server.handle(Received("", bytes(size if k == 0 else 0)))
-            case ["patience", k]:
-                server.handle(PatienceOver(k))
-            case ["drop", client]:
-                server.handle(Drop(client))
-            case ["stop", reason]:
-                server.handle(Stop(reason))
-            case _:
-                yield f"event {event!r} is none that a server can take"
+    for event in heard(record.verdict.certificate["server"]["events"]):
+        server.handle(event)
     if server.verdict is None:
         yield "what the server was sent leads to no verdict"
         return

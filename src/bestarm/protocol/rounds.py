@@ -8,7 +8,7 @@ one client of each group and waits for all of them; ``GroupServer`` has groups o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -54,6 +54,27 @@ class Downlink(Protocol):
 def one_arm(layout: Layout) -> bool:
     """Whether there is nothing to find out."""
     return layout.arm_counts == (1,)
+
+
+def heard(rows: Iterable[Sequence[Any]]) -> Iterator[Event]:
+    """What a server was told, from the events of its certificate."""
+    for row in rows:
+        match row:
+            case ["received", sender, data]:
+                yield Received(sender, bytes.fromhex(data))
+            case ["oversized", sender, size]:
+                yield Received(sender, bytes(size))
+            case ["ignored", times, size]:
+                for k in range(times):
+                    yield Received("", bytes(size if k == 0 else 0))
+            case ["patience", k]:
+                yield PatienceOver(k)
+            case ["drop", client]:
+                yield Drop(client)
+            case ["stop", reason]:
+                yield Stop(reason)
+            case _:
+                raise InputError(f"event {row!r} is none that a server can take")
 
 
 def the_end(layout: Layout, message: Final) -> list[Action]:

@@ -28,8 +28,9 @@ from bestarm.plan import expected
 from bestarm.problem import Problem
 from bestarm.protocol import METHODS, method_for
 from bestarm.protocol.fisher import Looks
-from bestarm.protocol.machine import Drop, PatienceOver, Received, Start, Stop
+from bestarm.protocol.machine import Received, Start
 from bestarm.protocol.options import make
+from bestarm.protocol.rounds import heard
 from bestarm.record import Record, on_user_scale, views_of
 from bestarm.rewards import Scale
 from bestarm.simulate import Drawn, Run, as_pulled, on_unit_scale, prepare
@@ -591,30 +592,21 @@ class _Told:
         """Bits that each client sent up: a server is fed what the server was sent, and its count watched."""
         if self.method == "p2p":
             return None
+        found: dict[str, int] = {}
         try:
             layout, scale = Problem.layout_from_dict(self.problem)
             room = method_for(self.method, layout)
             options = make(room.options, {**self.options, "delta": self.delta}, where="options")
             assert room.server is not None
             server = room.server(layout, on_unit_scale(options, scale))
-        except InputError:
+            server.handle(Start())
+            for event in heard(self.server["events"]):
+                before = server.bits_up
+                server.handle(event)
+                if isinstance(event, Received):
+                    found[event.sender] = found.get(event.sender, 0) + server.bits_up - before
+        except InputError:  # the page's checks say what is wrong
             return None
-        found: dict[str, int] = {}
-        server.handle(Start())
-        for event in self.server["events"]:
-            before = server.bits_up
-            match event:
-                case ["received", sender, data]:
-                    server.handle(Received(sender, bytes.fromhex(data)))
-                    found[sender] = found.get(sender, 0) + server.bits_up - before
-                case ["oversized", sender, size]:
-                    server.handle(Received(sender, bytes(size)))
-                case ["patience", k]:
-                    server.handle(PatienceOver(k))
-                case ["drop", client]:
-                    server.handle(Drop(client))
-                case ["stop", reason]:
-                    server.handle(Stop(reason))
         return found
 
 
