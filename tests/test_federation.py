@@ -230,7 +230,9 @@ def test_over_the_wire_the_record_is_that_of_the_run_in_process(tmp_path, name):
     record = asyncio.run(main())
     assert comparable(in_process(case, Coins(case.problem))) == comparable(record)
     assert any("waiting for west-1, east-1, mid-1" in table for table in tables)
-    last = next(table for table in tables if "decided" in table)
+    last = next(table for table in tables if "the run is over" in table)
+    assert "\\n" not in last
+    assert last.splitlines()[1].startswith(f"{record.bits.up:,} bits up")
     assert re.search(
         {
             "fed-sel": r"west +1/1 +0\.\d+ to",
@@ -380,6 +382,7 @@ def test_keys_that_are_unknown_revoked_or_of_another_federation_are_refused(tmp_
             for name, why in (("west-1", "refuses this key"), ("east-1", "certificate")):
                 assert await asyncio.to_thread(federation.ends, name) == 5
                 assert why in (folder / f"{name}.log").read_text()
+            assert "may be of another federation" in (folder / "east-1.log").read_text()
             before = len(server.desk.journal)
             server.desk.take([Envelope.sign(west.key, west.setup.run, "west-1", "up", 1, b"x").encode()])
             assert len(server.desk.journal) == before, "the roster refuses it, whatever the broker does"
@@ -643,7 +646,7 @@ def test_an_operator_stops_looks_drops_and_goes_on(tmp_path):
             [*CLI, "server", federation.folder], capture_output=True, text=True, timeout=60
         )
         assert second.returncode == 2
-        assert "another writer" in second.stderr
+        assert "a server is running here already. To look at it: bestarm watch" in second.stderr
         for name in ("server", "west-1"):
             os.killpg(running[name].pid, signal.SIGINT)  # a terminal's Ctrl-C reaches the broker, too
             assert federation.ends(name) == 130
@@ -755,7 +758,7 @@ def test_each_source_of_rewards_serves_a_client_and_its_troubles_reach_the_opera
         page.server_close()
     found = verify(tmp_path / "f")
     assert (found.ok, found.record.verdict.arm) == (True, "g/a")
-    notes = dict(found.notes)
+    notes = {note.client: note.text for note in found.notes}
     assert set(notes) == {"g-1", "g-2", "h-2"}
     assert "gave a reward of 7.0" in notes["g-1"]
     assert "given up after 5 tries" in notes["g-2"]
@@ -824,4 +827,11 @@ def test_the_demo_ends_right(tmp_path):
     shown = json.loads(said)
     assert shown["ok"]
     assert shown["record"]["verdict"]["arm"] == "north/a"
-    assert [fault["client"] for fault in shown["record"]["proven_faulty"]] == ["south-4"]
+    (fault,) = shown["record"]["proven_faulty"]
+    assert (fault["client"], fault["reason"]) == (
+        "south-4",
+        "it says that it stops, which only a run with a budget allows",
+    )
+    said = "\n".join(shown["notes"])
+    assert f"bestarm server {tmp_path / 'f'} --patience 5\n" in said
+    assert said.endswith(f"to look at it: bestarm verify {tmp_path / 'f'}, bestarm report {tmp_path / 'f'}")

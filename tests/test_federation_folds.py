@@ -975,7 +975,7 @@ def test_a_client_that_gets_a_part_of_the_broadcasts_ends_and_says_why(made):
 
 
 @pytest.mark.parametrize("name", ["fed-sel", "fisher", "robust-fed-sel", "pooled"])
-def test_a_source_that_ran_out_where_nobody_can_be_told_goes_on_when_it_is_mended(made, name):
+def test_a_source_that_ran_out_where_nobody_can_be_told_goes_on_when_it_is_mended(made, name, caplog):
     place = files.Place.load(made(name) / "clients" / "west-1")
 
     def work(rewards):
@@ -989,6 +989,7 @@ def test_a_source_that_ran_out_where_nobody_can_be_told_goes_on_when_it_is_mende
         site = Site.open(place)
         played = Counter(site.made)
         source = FromPython(pull)
+        source.finite = True
         puller = Puller(site, source, place.setup.scale, coins=False, end="budget", after=lambda: None)
 
         async def main():
@@ -1004,6 +1005,7 @@ def test_a_source_that_ran_out_where_nobody_can_be_told_goes_on_when_it_is_mende
             site.journal.close()
 
     end, ups, kinds = work(3)
+    assert "can run out, and this run has no budget" in caplog.text
     assert isinstance(end, SourceFailed)
     assert "all 3 rewards were played" in str(end)
     assert not ups

@@ -331,6 +331,18 @@ def test_a_second_writer_is_refused_here_and_in_another_process(path):
     assert [e.body for e in contents(path)] == [b"1", b"1", b"2"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "writer"),
+    [("federation-server", "server"), ("federation-client", "client"), ("mesh-peer", "peer"), ("run", "run")],
+)
+def test_who_is_started_twice_is_told_who_runs_and_how_to_look_at_it(path, kind, writer):
+    place = path if kind == "run" else path.parent
+    with Journal.create(path, kind), pytest.raises(InputError) as caught:
+        Journal.open(path, kind)
+    text = f"{place}: a {writer} is running here already. To look at it: bestarm watch {place}."
+    assert str(caught.value) == text
+
+
 def test_readers_see_the_log_grow_and_can_not_write(path):
     with Journal.create(path, "server") as writer, Journal.open(path, "server", write=False) as reader:
         assert len(reader) == 0

@@ -354,7 +354,7 @@ def test_hostile_names_are_text(tmp_path):
             assert HOSTILE[0] in Page(ask(url)[2]).text
     with Journal.open(tmp_path / "f" / files.JOURNAL, write=False) as journal:
         told = page.sections(collect.of_desk(Desk(journal)))
-    assert "</div><script>alert(1)" in Page({key: body for key, _, body in told}["trust"]).text
+    assert "</div><script>alert(1)" in Page({key: body for key, _, body in told}["notes"]).text
 
 
 def test_what_is_no_run_is_bad_input(tmp_path, folds):

@@ -678,7 +678,7 @@ def test_probes_at_the_door_deliver_nothing(tmp_path):
             assert node.refused.total() - heard < wire.BURST + 20 * wire.RATE
             assert not tasks["north-1"].done()
             # The port is not shared, and the journal has one writer.
-            with pytest.raises(InputError, match="another writer"):
+            with pytest.raises(InputError, match="a peer is running here already"):
                 Run(run.place.folder, lambda node: None)
             copy = tmp_path / "copy"
             shutil.copytree(run.place.folder, copy, ignore=shutil.ignore_patterns("journal*"))

@@ -272,6 +272,8 @@ def test_a_federations_folder_gives_a_page_at_any_moment(tmp_path, turns):
     else:
         assert "Not decided yet" in parsed.text
         assert f"waits for {waiting[0]}" in parsed.text
+        assert "goes on when it is started again" in parsed.text
+        assert "bestarm federation drop FOLDER CLIENT" in parsed.text
     assert "Pulls are the clients' own affair" in parsed.text
 
 

@@ -36,6 +36,35 @@ def test_a_scenario_holds_problem_and_options(tmp_path):
     assert ba.identify(scenario, seed=9, period=50, delta=0.2).options["period"] == 50
 
 
+def test_arms_may_be_known_by_name_and_pay_elsewhere(tmp_path):
+    text = """
+goal = "min"
+[[group]]
+name = "north"
+bounds = [0, 5]
+arms = ["a", "b"]
+[[group]]
+name = "south"
+bounds = [0, 5]
+binary = true
+arms = ["c"]
+[[group]]
+name = "west"
+bounds = [1, 5]
+binary = true
+arms = ["d"]
+"""
+    problem = ba.load(write(tmp_path, text)).problem
+    assert [group.arms for group in problem.layout.groups] == [("a", "b"), ("c",), ("d",)]
+    assert [group.binary for group in problem.layout.groups] == [False, True, False]  # 1 of [0, 5] is no end
+    assert problem.means == ((None, None), (None,), (None,))
+    assert problem.ties() == []
+    assert (problem.scale.low, problem.scale.high, problem.best) == (0.0, 5.0, None)
+    for refuse in (ba.identify, lambda p: ba.study(p, trials=2), ba.plan):
+        with pytest.raises(ba.InputError, match=r"no rewards here: north/a, north/b, .*give means"):
+            refuse(problem)
+
+
 def test_goal_min_and_bounds_are_reported_on_the_user_s_scale(tmp_path):
     text = """
     goal = "min"
@@ -143,6 +172,11 @@ BAD = {
     "client twice": (
         '[[group]]\nname="x"\nclients=["c","c"]\narms={a=0.5}', 'client name "c" is used twice',
     ),
+    "arms not all names": ('[[group]]\nname = "x"\narms = ["a", 3]', r"arms = \['a', 3\].*or \[\"name\""),
+    "arm twice": ('[[group]]\nname = "x"\narms = ["a", "a"]', 'arm name "a" is used twice'),
+    "arms an empty list": ('[[group]]\nname = "x"\narms = []', 'group "x".*no arms'),
+    "binary beside means": ('[[group]]\nname = "x"\nbinary = true\narms = { a = 1 }', "binary = True.*names"),
+    "binary a number": ('[[group]]\nname = "x"\nbinary = 1\narms = ["a"]', "binary = 1. Expected true"),
     "no arms": ('[[group]]\nname = "x"', r'"x".*"arms" is missing'),
     "empty arms": ('[[group]]\nname = "x"\narms = {}', 'group "x".*no arms'),
     "mean outside": ('[[group]]\nname = "x"\narms = { a = 1.2 }', r'arm "a".*mean 1.2 is outside \[0, 1\]'),

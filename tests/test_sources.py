@@ -590,6 +590,18 @@ def test_draws_are_seeded_go_on_where_they_were_and_don_t_depend_on_the_pieces(t
 
 def test_an_arm_that_was_not_recorded_is_refused(table):
     assert 'there is no reward of arm "c"' in refusal(FromCsv(table), arm="c")
+    FromCsv(table, arms=["a", "b"])
+    with pytest.raises(InputError, match=r'there is no reward of arm "c". Known: a, b'):
+        FromCsv(table, arms=["a", "c"])
+
+
+def test_columns_may_have_other_names(tmp_path):
+    (tmp_path / "r.csv").write_text("courier,minutes late\nAnna,0.5\nBob,0.25\n")
+    named = {"arm_column": "courier", "reward_column": "minutes late"}
+    assert pulled(FromCsv(tmp_path / "r.csv", **named, replace=False), ("Bob", 1)) == [[0.25]]
+    for columns in ({}, {"arm_column": "courier"}):
+        with pytest.raises(InputError, match=r"There are: courier, minutes late. .*--reward-column"):
+            FromCsv(tmp_path / "r.csv", **columns)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ from bestarm.version import __version__
 
 OK, BAD_INPUT, UNDECIDED, NOT_VERIFIED, UNREACHABLE, INTERRUPTED = 0, 2, 3, 4, 5, 130
 MOST_ROWS = 20
-LINE_SECONDS = 60.0  # between a client's lines where there is no terminal
+TAKEN = "Of the arms only names and bounds were taken: rewards come from the sites."
+LINE_SECONDS, NEWS_SECONDS = 60.0, 5.0  # between a client's lines without a terminal; if it has a new message
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
@@ -247,7 +248,9 @@ def make_report(
     ],
     save: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--out", metavar="FILE.html", help="the file to write [default: beside RUN]"),
+        typer.Option(
+            "--out", metavar="FILE.html", help="the file to write [default: beside RUN; of a folder: here]"
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="leave out what takes further runs: plan and arms' traces")
@@ -257,12 +260,20 @@ def make_report(
     """Write a report as one HTML file that opens without a network: verdict, race, costs, faults, record."""
     from bestarm.report import page
 
-    target = save or (run / "report.html" if run.is_dir() else run.with_suffix(".html"))
+    target = save or _beside(run)
     _check_folder(target)
     html = page.read(run, quick=quick)
     page.write(html, target)
     size = len(html.encode())
     return _said({"file": str(target), "bytes": size}, f"report: {target} ({size // 1000:,} kB)", as_json)
+
+
+def _beside(run: Path) -> Path:
+    """Where a report goes by itself: beside its run, but not among the private keys of a folder."""
+    folder = run if run.is_dir() else run.parent
+    if run.is_dir() or any(folder.glob("*.key")):
+        return Path(f"{folder.resolve().name or 'report'}.html")
+    return run.with_suffix(".html")
 
 
 @app.command()
@@ -866,9 +877,16 @@ def verify(
     In the folder of a federation's server or of a peer: replay its journal with all signatures, and name
     every suspect. A file evidence-NAME.json: whether it proves that NAME signed two stories.
     """
+    journalled = record.is_dir() or record.suffix == ".db"
+    if journalled and replay:
+        raise InputError(
+            "--replay runs a record again from its seed",
+            where=str(record),
+            fix="A journal is replayed without it",
+        )
     if (record / "peer.json").exists():
         return _verify_peer(record, roster, as_json)
-    if record.is_dir() or record.suffix == ".db":
+    if journalled:
         return _verify_federation(record, roster, as_json)
     from bestarm.mesh.node import is_evidence
 
@@ -877,7 +895,13 @@ def verify(
     if roster is not None:
         raise InputError("a record has no signatures, so --roster has nothing to check", fix="Leave it out")
     loaded = Record.load(record)
-    result = audit.verify(loaded, replay=replay)
+    result = audit.verify(loaded, replay=replay and loaded.seed is not None)
+    if result.ok and replay and loaded.seed is None:
+        raise InputError(
+            "it is sound, but a federation's record has no seed to run it again from",
+            where=str(record),
+            fix=f"Its journal can be replayed: bestarm verify {record.parent}",
+        )
     if as_json:
         print(json.dumps({"ok": result.ok, "failures": result.failures}))
     elif result.ok:
@@ -1138,13 +1162,20 @@ def figures(
 def _verify_federation(folder: Path, roster: Path | None, as_json: bool) -> int:
     from bestarm.federation.server import verify as verify_journal
 
+    place = folder if folder.is_dir() else folder.parent
+    if (place / "client.json").exists():
+        raise InputError(
+            "a client's folder can be watched or reported, not verified",
+            where=str(place),
+            fix=f"Verify the server's: bestarm verify FOLDER --roster {place / 'roster.json'}",
+        )
     found = verify_journal(folder, roster)
     verdict = found.record.verdict if found.record else None
     if as_json:
         evidence = [{"client": e.first.source, "evidence": e.encode().hex()} for e in found.evidence]
         facts = {"ok": found.ok, "failures": found.failures, "events": found.events}
         arm = verdict.arm if verdict else None
-        notes = [{"client": client, "text": text} for client, text in found.notes]
+        notes = [note._asdict() for note in found.notes]
         facts = {**facts, "arm": arm, "suspects": found.suspects, "evidence": evidence, "notes": notes}
         facts["key_changes"] = found.changes
         print(json.dumps(facts))
@@ -1153,14 +1184,20 @@ def _verify_federation(folder: Path, roster: Path | None, as_json: bool) -> int:
         out.print(f"- {safe(failure)}")
     for client, why in found.suspects.items():
         out.print(f"Proven faulty: {safe(client)}, {safe(why)}.", style="red")
-    for client, text in found.notes:
-        out.print(f"{safe(client)} said: {safe(text)}", soft_wrap=True)
+    for note in found.notes:
+        out.print(safe(_told(note)), soft_wrap=True)
     for text in found.changes:
         out.print(f"Keys, {safe(text)}.", soft_wrap=True)
     if found.ok:
         end = "it is not finished" if verdict is None else verdict.arm or f"undecided ({verdict.reason})"
         out.print(f"{safe(str(folder))} is sound: {found.events} events; {safe(end)}.", soft_wrap=True)
     return OK if found.ok else NOT_VERIFIED
+
+
+def _told(note: Any) -> str:
+    """What a client told the operator, and when."""
+    since = "; messages of it came later" if note.later else ""
+    return f"{note.client} said (in round {note.round}{since}): {note.text}"
 
 
 def _verify_peer(folder: Path, roster: Path | None, as_json: bool) -> int:
@@ -1234,8 +1271,12 @@ def federation_init(
     )
     clients = len(made.setup.layout.clients)
     facts = {"folder": str(folder), "url": made.setup.url, "clients": clients, "run": made.setup.run.hex()}
-    text = f"{folder}: a federation of {clients} clients at {made.setup.url}. Hand each folder in "
-    return _said(facts, f"{text}{folder}/clients to its site, then: bestarm server {folder}", as_json)
+    text = (
+        f"{folder}: a federation of {clients} clients at {made.setup.url}. {TAKEN} Hand each folder in "
+        f"{folder}/clients to its site; there: bestarm client FOLDER --csv FILE (or --exec, --http, --arms). "
+        f"Here: bestarm server {folder}"
+    )
+    return _said(facts, text, as_json)
 
 
 @federation.command("add-client")
@@ -1366,6 +1407,12 @@ def server(
         print(json.dumps(record.to_dict()))
     else:
         show(record)
+        for note in run.desk.notes:
+            if record.verdict.status == "undecided" and not note.later:  # why it did not come, in its words
+                out.print(safe(_told(note)), soft_wrap=True)
+        where = shlex.quote(str(folder))
+        text = f"record: {folder / 'record.json'}. Next: bestarm verify {where}, bestarm report {where}"
+        out.print(safe(text), soft_wrap=True)
     return OK if record.verdict.status == "identified" else UNDECIDED
 
 
@@ -1395,7 +1442,7 @@ def _server_table(quiet: bool) -> Iterator[Callable[[Any], None] | None]:
 def _waiting(status: Any) -> str:
     desk = status.desk
     if desk.done:
-        return "decided; the clients are told"
+        return "the run is over; the clients are told"
     names = desk.waiting_for()
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     left = f" (for {status.left:.0f} s)" if status.left is not None and err.is_terminal else ""
@@ -1405,9 +1452,9 @@ def _waiting(status: Any) -> str:
 def _status_table(status: Any) -> Group:
     desk, m = status.desk, status.desk.machine
     layout, missing, suspects = desk.setup.layout, set(desk.waiting_for()), desk.suspects()
-    title = f"{safe(_waiting(status))}\n{m.bits_up:,} bits up, {m.bits_down:,} bits down"
+    title = [_waiting(status), f"{m.bits_up:,} bits up, {m.bits_down:,} bits down"]
     if not status.connected:
-        title += ", no connection to the broker"
+        title[-1] += ", no connection to the broker"
     table = Table(box=None)
     for column in ("group", "reported", "last heard", "suspects"):
         table.add_column(column)
@@ -1420,10 +1467,10 @@ def _status_table(status: Any) -> Group:
     refused = Counter[str]()
     for (who, _), n in desk.refused.items():
         refused[who] += n
-    below = [f"{client} says: {text}" for client, text in desk.notes[-3:]]
+    below = [_told(note) for note in desk.notes if not note.later][-3:]
     if refused:
         below.append("messages refused: " + ", ".join(f"{who}: {n}" for who, n in refused.most_common(3)))
-    return Group(safe(title), table, *map(safe, below))
+    return Group(*map(safe, title), table, *map(safe, below))
 
 
 def _heard(desk: Any, j: int) -> str:
@@ -1458,10 +1505,12 @@ CsvOption = Annotated[
     typer.Option(metavar="FILE", help="rewards from a CSV file with the columns arm and reward"),
 ]
 ReplaceOption = Annotated[bool, typer.Option(help="draw from the CSV file with replacement")]
+ArmColumn = Annotated[str, typer.Option(metavar="NAME", help="the CSV file's column of arms")]
+RewardColumn = Annotated[str, typer.Option(metavar="NAME", help="the CSV file's column of rewards")]
 
 
 def _source(
-    arms: str | None, command: str | None, http: str | None, csv: Path | None, replace: bool
+    arms: str | None, command: str | None, http: str | None, csv: Path | None, **table: Any
 ) -> Callable[[Any], Any]:
     """For a client's or a peer's site: where its rewards come from."""
     from bestarm.pulling import source_from
@@ -1471,8 +1520,8 @@ def _source(
             "it is not clear where rewards come from", expected="--arms, --exec, --http or --csv"
         )
     return lambda site: source_from(
-        site.place.setup.scale, site.made, site.place.key.public,
-        arms=arms, command=command, http=http, csv=csv, replace=replace,
+        site.place.setup.scale, site.made, site.place.key.public, names=site.group.arms,
+        arms=arms, command=command, http=http, csv=csv, **table,
     )  # fmt: skip
 
 
@@ -1484,6 +1533,8 @@ def client(
     http: HttpOption = None,
     csv: CsvOption = None,
     replace: ReplaceOption = True,
+    arm_column: ArmColumn = "arm",
+    reward_column: RewardColumn = "reward",
     nats: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(metavar="URL", help="another address of the broker"),
@@ -1497,7 +1548,9 @@ def client(
     from bestarm.federation.client import Client
     from bestarm.sources import SourceFailed
 
-    source = _source(arms, command, http, csv, replace)
+    source = _source(
+        arms, command, http, csv, replace=replace, arm_column=arm_column, reward_column=reward_column
+    )
     _log_to_stderr()
     try:
         with _client_line(quiet=as_json) as watch:
@@ -1582,9 +1635,9 @@ def mesh_init(
         return NOT_VERIFIED
     clients = len(terms.layout.clients)
     facts = {"folder": str(folder), "nodes": clients, "run": terms.run.hex()}
-    text = f"{folder}: a mesh of {clients} nodes. Hand each folder in {folder}/nodes to its machine; there: "
+    text = f"{folder}: a mesh of {clients} nodes. {TAKEN} Hand each folder in {folder}/nodes to its machine; "
     old = " It is a new run: move the journal.db* of the old one away on each machine." if new_run else ""
-    return _said(facts, f"{text}bestarm peer NODE --exec 'read-sensor {{arm}}'.{old}", as_json)
+    return _said(facts, f"{text}there: bestarm peer NODE --exec 'read-sensor {{arm}}'.{old}", as_json)
 
 
 @mesh.command("check")
@@ -1668,6 +1721,8 @@ def peer(
     http: HttpOption = None,
     csv: CsvOption = None,
     replace: ReplaceOption = True,
+    arm_column: ArmColumn = "arm",
+    reward_column: RewardColumn = "reward",
     listen: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(metavar="HOST:PORT", help="listen here [default: the address that others know]"),
@@ -1692,7 +1747,9 @@ def peer(
     from bestarm.record import on_user_scale
     from bestarm.sources import SourceFailed
 
-    source = _source(arms, command, http, csv, replace)
+    source = _source(
+        arms, command, http, csv, replace=replace, arm_column=arm_column, reward_column=reward_column
+    )
     _log_to_stderr()
     try:
         with _peer_line(quiet=as_json) as watch:
@@ -1758,7 +1815,10 @@ def _client_line(quiet: bool) -> Iterator[Callable[[Any], None] | None]:
     def text(p: Any) -> str:
         left = f", about {p.left:.0f} s to its next message" if p.left else ""
         online = "" if p.online else " (offline: it reports when the network is back)"
-        return safe(f"{p.client}: {p.state}, {p.pulls:,} pulls, {p.speed:,.0f}/s{left}{online}")
+        speed = f", {p.speed:,.0f}/s" if p.speed else ""
+        state = "waits for the server" if p.state == "reported" else p.state
+        messages = "1 message" if p.messages == 1 else f"{p.messages:,} messages"
+        return safe(f"{p.client}: {state}, {messages}, {p.pulls:,} pulls{speed}{left}{online}")
 
     if quiet:
         yield None
@@ -1766,11 +1826,13 @@ def _client_line(quiet: bool) -> Iterator[Callable[[Any], None] | None]:
         with err.status("starting") as status:
             yield lambda p: status.update(text(p))
     else:
-        last = [-math.inf, False]  # when, and whether online
+        last: list[Any] = [-math.inf, None, None]  # when, whether online, what it does and has said
 
         def line(p: Any) -> None:
-            if time.monotonic() - last[0] > LINE_SECONDS or p.online != last[1]:
-                last[:] = [time.monotonic(), p.online]
+            now, doing = time.monotonic(), (p.state, p.messages)
+            pause = NEWS_SECONDS if doing != last[2] else LINE_SECONDS
+            if now - last[0] > pause or p.online != last[1]:
+                last[:] = [now, p.online, doing]
                 err.print(text(p), soft_wrap=True)
 
         yield line

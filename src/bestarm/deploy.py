@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import os
 import secrets
@@ -25,6 +26,11 @@ from bestarm.rewards import Scale
 from bestarm.simulate import on_unit_scale
 
 SCHEMA = 1
+# extra -> what its rooms import -> the package that has it
+PACKAGES = {
+    "federation": {"cryptography": "cryptography", "nkeys": "nkeys", "nats": "nats-py"},
+    "mesh": {"cryptography": "cryptography", "grpc": "grpcio"},
+}
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,16 @@ def terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def demand_packages(extra: str) -> None:
+    """InputError if a package is missing that this extra brings: said before anything is made."""
+    for module, package in PACKAGES[extra].items():
+        if importlib.util.find_spec(module) is None:
+            raise InputError(
+                f'a {extra} needs the package "{package}"',
+                fix=f'Install it with: pip install "bestarm[{extra}]"',
+            )
 
 
 def free_port() -> int:

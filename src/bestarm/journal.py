@@ -28,6 +28,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shlex
 import sqlite3
 import threading
 import time
@@ -45,6 +46,8 @@ MAX_BODY = 1 << 26
 MAX_KIND = 100
 TAIL = 64  # events that opening checks
 PAGE = 512  # events that are read at a time
+# kind -> who writes such a journal: alone in its folder, but for a run, whose journal is a file of its own
+WRITERS = {"federation-server": "server", "federation-client": "client", "mesh-peer": "peer", "run": "run"}
 SCHEMA = (
     "CREATE TABLE event (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, body BLOB NOT NULL, hash BLOB)",
     "CREATE TABLE journal (kind TEXT NOT NULL, header BLOB NOT NULL, hash BLOB)",
@@ -89,7 +92,7 @@ class Journal:
         except OSError as error:
             raise InputError(f"can't be made: {error.strerror}", where=str(path)) from None
         with contextlib.ExitStack() as stack:
-            lock = stack.enter_context(contextlib.closing(_lock(path)))
+            lock = stack.enter_context(contextlib.closing(_lock(path, kind)))
             wal = path.with_name(path.name + "-wal")
             if path.exists() or (wal.exists() and wal.stat().st_size):
                 raise InputError(
@@ -110,7 +113,7 @@ class Journal:
         if not path.is_file():
             raise InputError("there is no journal here", where=str(path), fix="Check the path")
         with contextlib.ExitStack() as stack:
-            lock = stack.enter_context(contextlib.closing(_lock(path))) if write else None
+            lock = stack.enter_context(contextlib.closing(_lock(path, kind))) if write else None
             db = stack.enter_context(contextlib.closing(_connect(path, "rw" if write else "ro")))
             journal = Journal(path, db, lock, kind)
             stack.pop_all()
@@ -311,7 +314,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         raise InputError(f"can't be opened: {error}", where=str(path)) from None
 
 
-def _lock(path: Path) -> sqlite3.Connection:
+def _lock(path: Path, kind: str | None) -> sqlite3.Connection:
     """The writer's lock: an exclusive transaction on an empty file next to the journal."""
     lock = None
     try:
@@ -322,6 +325,13 @@ def _lock(path: Path) -> sqlite3.Connection:
         if lock is not None:
             lock.close()
         if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY":
+            if kind in WRITERS:
+                place = str(path if kind == "run" else path.parent)
+                raise InputError(
+                    f"a {WRITERS[kind]} is running here already",
+                    where=place,
+                    fix=f"To look at it: bestarm watch {shlex.quote(place)}",
+                ) from None
             raise InputError(
                 "another writer has this journal open",
                 where=str(path),

@@ -27,7 +27,7 @@ from bestarm.problem import Problem
 from bestarm.protocol import METHODS
 from bestarm.protocol.options import make
 from bestarm.record import plain_json
-from bestarm.rewards import Function, from_spec
+from bestarm.rewards import Unknown, from_spec
 from bestarm.simulate import Drawn, Run, run_of
 
 KIND = "run"
@@ -212,13 +212,8 @@ def _problem(header: dict[str, Any]) -> Problem:
         specs += rows * len(group["clients"]) if len(rows) == 1 else rows
     rewards = tuple(
         tuple(
-            Function(_nothing, mean) if spec is None else from_spec(spec)
-            for spec, mean in zip(row, means, strict=True)
+            Unknown(mean) if spec is None else from_spec(spec) for spec, mean in zip(row, means, strict=True)
         )
         for row, means in zip(specs, header["means"], strict=True)
     )
     return Problem(layout, rewards, scale)
-
-
-def _nothing(*_: Any) -> float:
-    raise AssertionError("nothing is drawn here")

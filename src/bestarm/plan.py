@@ -681,6 +681,7 @@ def _scenario(problem: Problem | Scenario, keys: Mapping[str, Any], methods: Seq
         if key not in known:
             raise InputError(f'key "{key}" is unknown', fix=nearest(key, known))
     base = problem if isinstance(problem, Scenario) else Scenario(problem)
+    base.problem.demand_rewards()
     scenario = dataclasses.replace(base, options={**base.options, **keys})
     for method in methods:
         prepare(scenario, method, options_for(method, keys))

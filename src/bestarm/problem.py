@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.errors import InputError, nearest, shorten
-from bestarm.rewards import UNIT, RewardModel, Scale, build, coined, from_spec
+from bestarm.rewards import UNIT, RewardModel, Scale, Unknown, build, coined, from_spec
 
 MAX_NAME = 200
 MAX_CLIENTS = 1_000_000
@@ -255,6 +255,21 @@ class Problem:
             if local and own < top and len(tied) > 1:
                 found.append(f'the best arms of group "{group.name}" are tied: {", ".join(tied)}')
         return found
+
+    def demand_rewards(self) -> None:
+        """InputError if there are arms that are known by name only: nothing can be drawn from them."""
+        names = [
+            self.layout.arm(j, a)
+            for j, (row, *_) in enumerate(self._by_group())
+            for a, model in enumerate(row)
+            if isinstance(model, Unknown)
+        ]
+        if names:
+            more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+            raise InputError(
+                f"these arms have no rewards here: {', '.join(names[:8])}{more}",
+                fix="Run a federation (bestarm federation init), or give means: arms = { name = mean }",
+            )
 
     def plot_heterogeneity(self, ax: Any = None) -> Any:
         """Draw the indices σ_ij of the groups (needs ``bestarm[report]``); gives Matplotlib axes."""

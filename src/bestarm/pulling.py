@@ -168,6 +168,12 @@ class Puller:
     async def run(self) -> None:
         """Pull while there is something to pull, until the site is over."""
         batch = FIRST_BATCH
+        if self.source.finite and not self.site.stoppable and not self.site.over:
+            log.warning(
+                "%s: these rewards can run out, and this run has no budget: if they do, all wait until there "
+                "are more (budget = … in the scenario lets a client end)",
+                self.source.name,
+            )
         while not self.site.over:
             pull = self.site.pull
             if pull is None:
@@ -196,7 +202,8 @@ class Puller:
             site.rewards(got)
             if not site.stoppable:
                 raise SourceFailed(
-                    f"{end}; without a budget nobody can go on without them: add some, and start it again"
+                    f"{end}; without a budget nobody can go on without them: add some, and start it again "
+                    "while the server waits"
                 ) from None
             log.warning("%s", end)
             site.note(str(end))
@@ -221,7 +228,7 @@ class Puller:
                 where=f'{self.source.name}, arm "{arm}"',
                 expected=f"{self.scale.low:g} or {self.scale.high:g}: the scenario says that this group pays "
                 "nothing in between",
-                fix="Give the arms of the scenario another kind of reward, or use method fisher",
+                fix='Write arms = ["name", "name"] in the scenario, without binary; or use method fisher',
             )
         return float(unit)
 
@@ -231,17 +238,19 @@ def source_from(
     made: Mapping[str, int],
     seed: bytes,
     *,
+    names: Sequence[str] = (),
     arms: str | None = None,
     command: str | None = None,
     http: str | None = None,
     csv: Path | None = None,
-    replace: bool = True,
+    **table: Any,
 ) -> Source:
     """Where rewards come from, as the operator says: exactly one of the four is given.
 
     `made` are the pulls so far and `seed` some bytes that stay the same: a CSV file goes on after a restart.
+    It must have rewards of all arms in `names`; `table` says more of it (see ``FromCsv``).
     """
-    bounds = {"low": scale.low, "high": scale.high}
+    bounds: dict[str, Any] = {"low": scale.low, "high": scale.high}
     if arms is not None:
         sys.path.insert(0, "")  # the user's module may lie here
         return FromPython(arms, **bounds)
@@ -250,4 +259,4 @@ def source_from(
     if http is not None:
         return FromHttp(http, **bounds)
     number = int.from_bytes(seed[:6], "big")
-    return FromCsv(str(csv), replace=replace, seed=number, start=made, **bounds)
+    return FromCsv(str(csv), arms=names, seed=number, start=made, **table, **bounds)

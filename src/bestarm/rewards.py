@@ -232,6 +232,21 @@ class Function:
 
 
 @dataclass(frozen=True)
+class Unknown:
+    """An arm of which this process has no rewards: they come from a site, or from a journal."""
+
+    mean: float | None = None
+    binary: bool = False
+    limit: None = field(default=None, init=False, repr=False)
+
+    def sums(self, rng: np.random.Generator, times: ArrayLike, start: int = 0) -> Floats:
+        raise AssertionError("nothing is drawn here")
+
+    def spec(self) -> None:
+        return None
+
+
+@dataclass(frozen=True)
 class Coined:
     """Another model's rewards X, each turned into a coin that shows 1 with probability X.
 
@@ -450,6 +465,8 @@ def build(arm: object, bounds: tuple[float, float] = (0.0, 1.0), scale: Scale | 
     Bernoulli(p=0.75)
     """
     scale = scale or Scale(*bounds)
+    if isinstance(arm, Unknown):  # two values of a narrower range need be neither 0 nor 1
+        return Unknown(arm.mean, arm.binary and bounds == (scale.low, scale.high))
     if hasattr(arm, "sums"):
         if scale != UNIT:
             raise InputError("a reward model of one's own pays in [0, 1]", fix="Leave out bounds and goal")

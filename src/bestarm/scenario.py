@@ -21,7 +21,7 @@ from bestarm.network import Network
 from bestarm.problem import Group, Layout, Problem
 from bestarm.protocol import METHODS
 from bestarm.protocol.options import make
-from bestarm.rewards import Recording, RewardModel, Scale, tabulate
+from bestarm.rewards import Recording, RewardModel, Scale, Unknown, tabulate
 from bestarm.topology import Graph, circulant, clique_tree, complete, geometric, preferential
 
 # Problems that a name and its parameters describe.
@@ -38,7 +38,7 @@ GENERATORS: dict[str, Callable[..., Graph]] = {
     "clique_tree": clique_tree,
 }
 ADVERSARY_KEYS = ("group", "clients", "attack", "options")
-GROUP_KEYS = ("name", "clients", "arms", "bounds")
+GROUP_KEYS = ("name", "clients", "arms", "bounds", "binary")
 DATA_KEYS = (
     "csv", "group", "arm", "client", "clients", "reward", "count", "successes", "trials", "where",
     "min_count", "bounds", "replace",
@@ -237,11 +237,18 @@ def _problem(keys: Mapping[str, Any], folder: Path) -> Problem:
                 'key "arms" is missing', where=f'[[group]] "{table["name"]}"', fix="arms = { name = mean }"
             )
     return Problem.from_rewards(
-        {table["name"]: table["arms"] for table in groups},
+        {table["name"]: _arms(table) for table in groups},
         clients={table["name"]: table.get("clients", 1) for table in groups},
         bounds={table["name"]: table.get("bounds", (0.0, 1.0)) for table in groups},
         goal=goal,
     )
+
+
+def _arms(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A group's arms with their rewards; those that are known by name pay at their sites."""
+    if isinstance(table["arms"], Mapping):
+        return table["arms"]
+    return dict.fromkeys(table["arms"], Unknown(binary=table.get("binary", False)))
 
 
 def _tables(value: Any, name: str) -> list[Mapping[str, Any]]:
@@ -268,8 +275,19 @@ def _check_group(table: Mapping[str, Any], number: int, seen: set[str]) -> None:
     if name in seen:
         raise InputError(f'name "{name}" is used twice', where=where, expected="each group once")
     seen.add(name)
-    if "arms" in table and not isinstance(table["arms"], Mapping):
-        raise InputError(f"arms = {shorten(table['arms'])}", where=where, expected="arms = { name = mean }")
+    arms = table.get("arms", {})
+    if not isinstance(arms, Mapping):
+        if not isinstance(arms, list) or not all(isinstance(arm, str) for arm in arms):
+            expected = 'arms = { name = mean }, or ["name", "name"] where rewards come from sites'
+            raise InputError(f"arms = {shorten(arms)}", where=where, expected=expected)
+        if twice := [arm for k, arm in enumerate(arms) if arm in arms[:k]]:
+            raise InputError(f'arm name "{twice[0]}" is used twice', where=where, expected="each name once")
+    if "binary" in table and (not isinstance(table["binary"], bool) or isinstance(arms, Mapping)):
+        raise InputError(
+            f"binary = {shorten(table['binary'])}",
+            where=where,
+            expected="true or false, beside arms that are a list of names",
+        )
 
 
 def problem_from_csv(path: str, data: Mapping[str, Any]) -> Problem:

@@ -94,6 +94,7 @@ def identify(
         adversaries = problem.adversaries if adversaries is None else adversaries
         network = problem.network if network is None else network
     problem, method, chosen = prepare(problem, method, keys)
+    problem.demand_rewards()
     if journal is not None and seed is None:
         from bestarm.kept import seed_of
 

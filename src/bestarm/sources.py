@@ -94,6 +94,7 @@ class Source(ABC):
     """One client's rewards. A subclass says how one piece is fetched."""
 
     limited = True  # whether one try ends after `retry.timeout`
+    finite = False  # whether it is known that rewards run out
 
     def __init__(self, name: str, *, low: float = 0.0, high: float = 1.0, retry: Retry | None = None) -> None:
         if not (low < high and math.isfinite(high - low)):
@@ -509,25 +510,32 @@ class FromHttp(Source):
 
 
 class FromCsv(Source):
-    """Rewards that were recorded, from a CSV file with the columns `arm` and `reward`.
+    """Rewards that were recorded, from a CSV file with the columns `arm` and `reward`, or as they are named.
 
-    With `replace` (the default) each pull draws one of the arm's rewards, seeded; without, they are played in
-    their order, and then the arm is ``Exhausted``. `start` says how many pulls of each arm were made before:
-    a client that starts again goes on where it was.
+    There must be rewards of all `arms` that will be asked for. With `replace` (the default) each pull draws
+    one of the arm's rewards, seeded; without, they are played in their order, and then the arm is
+    ``Exhausted``. `start` says how many pulls of each arm were made before: a client that starts again goes
+    on where it was.
     """
 
     def __init__(
         self,
         path: str | Path,
         *,
+        arms: Sequence[str] = (),
+        arm_column: str = "arm",
+        reward_column: str = "reward",
         replace: bool = True,
         seed: int | None = None,
         start: Mapping[str, int] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(str(path), **options)
-        self.replace = replace
+        self.replace, self.finite = replace, not replace
+        self.arm_column, self.reward_column = arm_column, reward_column
         self.rewards = self._read(Path(path))
+        for arm in arms:
+            self._demand(arm)
         self._made = {arm: (start or {}).get(arm, 0) for arm in self.rewards}
         root = np.random.SeedSequence(seed)
         arms = sorted(self.rewards)
@@ -545,12 +553,13 @@ class FromCsv(Source):
                 reader = csv.DictReader(file)
                 header = [name.strip() for name in reader.fieldnames or []]
                 reader.fieldnames = header
-                for column in ("arm", "reward"):
+                for column in (self.arm_column, self.reward_column):
                     if header.count(column) != 1:
                         raise InputError(
                             f'there is no column "{column}", or more than one',
                             where=f"{self.name}, line 1",
-                            expected="the columns arm and reward",
+                            expected=f"the columns {self.arm_column} and {self.reward_column}",
+                            fix=f"There are: {', '.join(header)}. Name yours: --arm-column, --reward-column",
                         )
                 for row in reader:
                     self._take(row, f"{self.name}, line {reader.line_num}", found)
@@ -565,22 +574,25 @@ class FromCsv(Source):
         return found
 
     def _take(self, row: Mapping[str, str | None], where: str, found: dict[str, list[float]]) -> None:
-        arm = (row["arm"] or "").strip()
+        arm = (row[self.arm_column] or "").strip()
         if not arm:
             raise InputError("the arm is missing", where=where)
         try:
-            reward = self._checked(arm, _Text((row["reward"] or "").strip()))
+            reward = self._checked(arm, _Text((row[self.reward_column] or "").strip()))
         except InputError as error:
             raise InputError(
                 error.what.replace("gave", "holds", 1), where=where, expected=error.expected, fix=error.fix
             ) from None
         found.setdefault(arm, []).append(reward)
 
-    async def _fetch(self, arm: str, times: int) -> Sequence[object]:
+    def _demand(self, arm: str) -> None:
         if arm not in self.rewards:
             raise InputError(
                 f'there is no reward of arm "{arm}"', where=self.name, fix=nearest(arm, self.rewards)
             )
+
+    async def _fetch(self, arm: str, times: int) -> Sequence[object]:
+        self._demand(arm)
         rewards, made = self.rewards[arm], self._made[arm]
         if self.replace:
             places = (self._streams[arm].random(times) * len(rewards)).astype(int)

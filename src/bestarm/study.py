@@ -564,6 +564,7 @@ def _cells(
             for adversary in adversaries
         )
         ready = prepare(base, keys.get("method", method), rest)
+        ready[0].demand_rewards()
         check_adversaries(ready[0].layout, liars)
         yield Cell(keys, *ready, liars, check_network(*ready, network, force, liars))
 

@@ -200,11 +200,12 @@ class Site(Pulls):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a client is: pulls, pulls a second, seconds to its next message, whether it is online."""
+    """Where a client is: pulls, messages, pulls a second, seconds to its next message, if it is online."""
 
     client: str
     state: str
     pulls: int
+    messages: int
     speed: float
     left: float | None
     online: bool
@@ -377,8 +378,7 @@ class Client:
             pull, speed = self.site.pull, self.puller.speed
             left = pull.times * len(pull.arms) / speed if pull and speed else None
             online = self.nc is not None and self.nc.is_connected
-            state = str(self.site.machine.state)
-            self.watch(
-                Progress(self.place.client, state, self.site.pulls, speed if pull else 0.0, left, online)
-            )
+            site, state = self.site, str(self.site.machine.state)
+            speed = speed if pull else 0.0
+            self.watch(Progress(self.place.client, state, site.pulls, len(site.ups), speed, left, online))
             await asyncio.sleep(0.5)

@@ -44,7 +44,7 @@ KEYS = {
 BEST = "north/a"
 LIAR, STRAGGLER, KILLED = "south-4", "north-4", "north-2"
 MEANS, PAUSE = "BESTARM_DEMO_MEANS", "BESTARM_DEMO_PAUSE"
-LIMIT = 60.0
+LIMIT, PATIENCE = 60.0, 5.0
 
 
 def scenario() -> Scenario:
@@ -108,20 +108,28 @@ def demo(folder: Path | None, seed: int, say: Callable[[str], None]) -> Shown:
         say(text)
 
     with ExitStack() as stack:
+        kept = folder
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "federation"
         made = files.init(scenario(), folder, port=0)
+        where = str(folder) if kept else "DIR"
+        tell("a whole federation here, in up to a minute; by hand it would be")
+        tell(f"  bestarm federation init SCENARIO.toml --out {where}")
+        tell(f"  bestarm client {where}/clients/CLIENT --arms {__name__}:Coins    # for each of them")
+        tell(f"  bestarm server {where} --patience {PATIENCE:g}")
         tell(f"{len(made.setup.layout.clients)} clients in two groups; one liar a group is borne")
         crowd = _Crowd(folder)
         stack.callback(crowd.end)
         for name in made.setup.layout.clients:
             crowd.start(name)
         tell(f"{LIAR} lies, {STRAGGLER} is slow, {KILLED} will be killed and started again")
-        server = Server(folder, patience=5.0, linger=5.0)
+        server = Server(folder, patience=PATIENCE, linger=5.0)
         record = asyncio.run(_run(server, crowd, random.Random(seed), tell))
         found = verify(folder)
     liars = {fault["client"] for fault in record.proven_faulty}
     tell(f"the journal of {found.events} events is {'sound' if found.ok else 'NOT sound'}")
+    look = f"bestarm verify {kept}, bestarm report {kept}" if kept else "--out DIR keeps the folder"
+    tell(f"to look at it: {look}")
     return Shown(found.ok and record.verdict.arm == BEST and liars == {LIAR}, record, notes)
 
 

@@ -19,6 +19,7 @@ import itertools
 import os
 import re
 import secrets
+import shutil
 import ssl
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bestarm.deploy import SCHEMA, Terms, as_json, free_port, read, without_means, write
+from bestarm.deploy import SCHEMA, Terms, as_json, demand_packages, free_port, read, without_means, write
 from bestarm.errors import InputError, nearest, shorten
 from bestarm.identity import RUN_BYTES, Key, Member, Roster
 from bestarm.protocol import METHODS
@@ -208,6 +209,7 @@ def init(
     With the `url` of a NATS that exists there is no embedded broker; `ca` is what its certificate is checked
     with (the system's authorities, if there is none).
     """
+    demand_packages("federation")
     problem, method, options = prepare(scenario, method, {})
     if METHODS[method].server is None:
         raise InputError(f'method "{method}" has no server', fix='Use "bestarm mesh init" for peers')
@@ -221,37 +223,51 @@ def init(
     elif ca is not None:
         raise InputError("--ca is for a NATS that exists", fix="Give --nats too")
     authorities = _authorities(ca)
+    with _new(folder):
+        if url is None:
+            certificates(folder / "broker", host)
+        elif authorities:
+            write(folder / "broker" / CA, authorities)
+        setup = Setup(
+            run=secrets.token_bytes(RUN_BYTES),
+            method=method,
+            keys=dataclasses.asdict(options),
+            problem=without_means(problem),
+            server=Key.create(folder / "server.key").public,
+            url=url or f"tls://{_bracketed(host)}:{port or free_port()}",
+        )
+        names = problem.layout.clients
+        slots = [f"s{k:0{len(str(len(names) + spare))}}" for k in range(1, len(names) + spare + 1)]
+        federation = Federation(setup, Nkey.create(folder / "server.nk").public, dict.fromkeys(slots))
+        members, places = [], []
+        for name, slot in zip(names, slots, strict=False):
+            federation, member, place = _seat(folder, federation, name, slot)
+            members.append(member)
+            places.append(place)
+        roster = Roster(tuple(members))
+        for place in (
+            *places,
+            folder,
+        ):  # a site keeps it, so that nobody can give the clients other keys unseen
+            roster.save(place / ROSTER)
+        federation.save(folder)
+    return federation
+
+
+@contextlib.contextmanager
+def _new(folder: Path) -> Iterator[None]:
+    """Make a folder, which is empty if it is there. If what fills it fails, all of it is taken away again."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)  # it holds the keys of all, until they are handed out
         (folder / "broker").mkdir(mode=0o700)
     except OSError as error:
         raise InputError(f"can't be made: {error.strerror}", where=str(folder)) from None
-    if url is None:
-        certificates(folder / "broker", host)
-    elif authorities:
-        write(folder / "broker" / CA, authorities)
-    setup = Setup(
-        run=secrets.token_bytes(RUN_BYTES),
-        method=method,
-        keys=dataclasses.asdict(options),
-        problem=without_means(problem),
-        server=Key.create(folder / "server.key").public,
-        url=url or f"tls://{_bracketed(host)}:{port or free_port()}",
-    )
-    names = problem.layout.clients
-    slots = [f"s{k:0{len(str(len(names) + spare))}}" for k in range(1, len(names) + spare + 1)]
-    federation = Federation(setup, Nkey.create(folder / "server.nk").public, dict.fromkeys(slots))
-    members, places = [], []
-    for name, slot in zip(names, slots, strict=False):
-        federation, member, place = _seat(folder, federation, name, slot)
-        members.append(member)
-        places.append(place)
-    roster = Roster(tuple(members))
-    for place in (*places, folder):  # a site keeps it, so that nobody can give the clients other keys unseen
-        roster.save(place / ROSTER)
-    federation.save(folder)
-    return federation
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _seat(folder: Path, federation: Federation, client: str, slot: str) -> tuple[Federation, Member, Path]:

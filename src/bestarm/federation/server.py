@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -66,6 +66,15 @@ REPEAT_SECONDS, MOST_SHOWN = 60.0, 20  # a complaint of the broker is shown once
 log = logging.getLogger("bestarm.federation")
 
 
+class Note(NamedTuple):
+    """A client's word to the operator: the round in which it came, and if messages of it came later."""
+
+    client: str
+    text: str
+    round: int
+    later: bool
+
+
 class Desk:
     """The server's machine and what was said to it, in the order of the journal."""
 
@@ -84,7 +93,7 @@ class Desk:
         self.said: list[bytes] = []
         self.downs: list[tuple[str, bytes]] = []
         self.dropped: list[str] = []
-        self.notes: list[tuple[str, str]] = []  # (client, text)
+        self._notes: list[tuple[str, str, int, int]] = []  # client, text, round, its message that was due
         self.changes: list[str] = []  # of keys
         self.failures: list[str] = []
         self.unwritten: list[tuple[str, bytes]] = []  # events that took place and are not on the disk yet
@@ -145,7 +154,7 @@ class Desk:
         source = envelope.source
         if envelope.arm_set == NOTE:
             text = envelope.content.decode(errors="replace")
-            self.notes.append((source, visible(text)))
+            self._notes.append((source, visible(text), self.machine.round, self.next[source]))
             return
         held = self.held.setdefault(source, {})
         held[envelope.round] = envelope.content
@@ -259,6 +268,11 @@ class Desk:
             idle = m.out | m.spent | m.replied
             return [c for i, c in enumerate(layout.clients) if m.active[m.group[i]] and not idle[i]]
         return [group.clients[0] for j, group in enumerate(layout.groups) if m.waiting[j]]
+
+    @property
+    def notes(self) -> list[Note]:
+        """What clients told the operator."""
+        return [Note(who, text, number, self.next[who] > due) for who, text, number, due in self._notes]
 
     def suspects(self) -> dict[str, str]:
         """Who is proven faulty, and why."""
@@ -446,8 +460,8 @@ class Server:
                 known = len(self.desk.notes)
                 self.desk.take([message.data for message in messages])
                 await wire.acknowledge(messages)
-                for client, text in self.desk.notes[known:]:
-                    log.warning("%s says: %s", client, text)
+                for note in self.desk.notes[known:]:
+                    log.warning("%s says: %s", note.client, note.text)
             if self.nc.is_closed:
                 raise Unreachable(f"{self.url}: {self.nc.last_error or 'the connection was closed'}")
             self._patience()
@@ -764,7 +778,7 @@ class Finding:
     suspects: dict[str, str]
     evidence: tuple[Evidence, ...]
     events: int
-    notes: tuple[tuple[str, str], ...] = ()  # what clients told the operator
+    notes: tuple[Note, ...] = ()  # what clients told the operator
     changes: tuple[str, ...] = ()  # of keys, by the operator or by who forged the journal
 
     @property

@@ -105,7 +105,8 @@ def _plain(why: str) -> str:
     if "authorization" in low:
         return "the broker refuses this key (it was revoked, or belongs to another federation)"
     if "certificate" in low:
-        return f"the broker's certificate is not the one that is expected ({why})"
+        what = "the broker's certificate is not the one that is expected"
+        return f"{what}: this folder may be of another federation, or of an older init ({why})"
     return why
 
 

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from bestarm.deploy import demand_packages
 from bestarm.errors import InputError
 from bestarm.mesh.files import Neighbour, Place, fingerprint, folder_name, places, problems_of
 
@@ -30,6 +31,7 @@ def check(folder: Path, *, connect: bool = True) -> tuple[list[Trouble], int]:
     With `connect` it calls the neighbours, with the node's own key: they must be running. In a mesh's folder,
     a node whose keys were moved to its machine is checked there.
     """
+    demand_packages("mesh")
     found: list[Trouble] = []
     looked = 0
     for path in places(folder):

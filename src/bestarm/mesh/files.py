@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bestarm.deploy import SCHEMA, Terms, as_json, free_port, read, without_means, write
+from bestarm.deploy import SCHEMA, Terms, as_json, demand_packages, free_port, read, without_means, write
 from bestarm.errors import InputError, nearest
 from bestarm.identity import RUN_BYTES, Key, Member, Roster, read_secret
 from bestarm.network import Network
@@ -176,6 +176,7 @@ def init(
     (0: free ones). With `new_run` it is another run in any case; the keys stay. TooWeak if the network can't
     bear ``byzantine`` liars.
     """
+    demand_packages("mesh")
     layout, addresses = terms.layout, addresses or {}
     network = Network(graph)
     network.nodes(layout)

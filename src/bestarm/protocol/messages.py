@@ -100,7 +100,7 @@ def _read_report(r: Reader, wire: Wire, group: int, least: int) -> Report | With
     unfinished = wire.stoppable and r.flag()
     if unfinished and r.flag():
         if not wire.early_stop:
-            raise Malformed("a withdrawal, which this run does not have")
+            raise Malformed("a withdrawal, which only a run with early_stop allows")
         return Withdrawn()
     return _read_vote(r, wire, group, least, unfinished)
 
@@ -229,7 +229,7 @@ def decode_grouped(
     elif wire.stoppable:
         message = Stopped()
     else:
-        raise Malformed("a stop, which this run does not have")
+        raise Malformed("it says that it stops, which only a run with a budget allows")
     return message, _canonical(data, encode_grouped(message, wire, group, bits))
 
 

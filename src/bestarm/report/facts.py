@@ -154,7 +154,7 @@ def of_desk(desk: Any) -> Facts:
     for (who, why), times in desk.refused.items():
         refused[f"{who}: {why}"] = refused.get(f"{who}: {why}", 0) + times
     facts |= {"waiting": desk.waiting_for(), "dropped": list(desk.dropped), "refused": refused}
-    facts["notes"] = list(desk.notes)
+    facts["notes"] = [note._asdict() for note in desk.notes]
     _mark(facts)
     return facts
 

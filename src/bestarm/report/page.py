@@ -94,6 +94,9 @@ def guarantee(facts: Facts) -> Iterator[Html]:
             more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
             shown = join(*[[", " if k else None, name(c, 60)] for k, c in enumerate(missing[:8])])
             yield tag("p", "It waits for ", shown, more, ".")
+            drop = tag("code", "bestarm federation drop FOLDER CLIENT")
+            hint = "A client that has stopped goes on when it is started again. To go on without it: "
+            yield tag("p", hint, drop, class_="note")
         return
     if verdict["mean"] is not None:
         between = verdict["interval"]
@@ -354,10 +357,6 @@ def _trust(facts: Facts) -> Html:
         parts.append(tag("p", *text, class_="bad"))
     if facts["dropped"]:
         parts.append(tag("p", "Dropped by the operator: ", ", ".join(facts["dropped"]), "."))
-    if facts["notes"]:
-        parts.append(tag("h3", "What clients told the operator"))
-        rows = [[name(client, 80), clean(note, 300)] for client, note in facts["notes"][-50:]]
-        parts.append(table(["client", "its words"], rows))
     if facts["refused"]:
         parts.append(tag("h3", "Messages that were refused"))
         parts.append(
@@ -377,6 +376,22 @@ def _trust(facts: Facts) -> Html:
         failed = "The event on which the promise rests failed here; that has probability at most δ."
         parts.append(tag("p", failed, class_="bad"))
     return join(*parts)
+
+
+def _notes(facts: Facts) -> Html | None:
+    if not facts["notes"]:
+        return None
+    rows = [
+        [
+            name(note["client"], 80),
+            number(note["round"]),
+            "messages of it came" if note["later"] else "nothing came",
+            clean(note["text"], 300),
+        ]
+        for note in facts["notes"][-50:]
+    ]
+    words = "What went wrong at a site, in its client's own words. No decision rests on them."
+    return join(tag("p", words), table(["client", "in round", "since then", "its words"], rows, numbers={1}))
 
 
 def _network(facts: Facts) -> Html | None:
@@ -449,6 +464,7 @@ def sections(facts: Facts, attached: Html | None = None) -> list[Section]:
         ("costs", "What it cost", _costs(facts)),
         ("heterogeneity", "How different the groups are", _heterogeneity(facts)),
         ("network", "The network", _network(facts)),
+        ("notes", "What clients told the operator", _notes(facts)),
         ("trust", "Who can be trusted", _trust(facts)),
         ("reproduce", "Run it again", _reproduce(facts, attached)),
     ]
