@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,16 @@ name = "south [bold]"
 arms = { c = 0.5, d = 0.1 }
 """
 TIED = QUICK.replace("0.5", "0.9")
+LATE = """
+goal = "min"
+[data]
+csv = "late.csv"
+group = "city"
+arm = "courier"
+reward = "minutes late"
+bounds = [0, 60]
+"""
+ONCE = LATE + "replace = false\n"
 
 
 def bestarm(*args, cwd=None):
@@ -195,6 +206,129 @@ def test_ctrl_c_leaves_a_record_and_exits_with_130(tmp_path):
     assert record["interrupted"] is True
     assert record["verdict"]["reason"] == "interrupted"
     assert bestarm("verify", tmp_path / "r.json").returncode == 0
+
+
+def of_couriers(folder, rows, scenario=LATE):
+    """Write a CSV file with so many rows of each courier, and a scenario for it."""
+    couriers = {"Rome,Gio": 10, "Rome,Leo": 14, "Rome,Dino": 40, "Oslo,Ida": 20}
+    lines = [f"{name},{mean + 6 * (k % 3 - 1)}" for k in range(rows) for name, mean in couriers.items()]
+    (folder / "late.csv").write_text("\n".join(["city,courier,minutes late", *lines]) + "\n")
+    path = folder / "late.toml"
+    path.write_text(scenario, encoding="utf-8")
+    return path
+
+
+def test_a_verdict_from_draws_with_replacement_says_that_it_is_about_the_file(tmp_path):
+    path = of_couriers(tmp_path, rows=20)
+    done = bestarm("run", path, "--seed", 1)
+    assert "Rome/Gio is the best arm: the lowest mean of minutes late." in done.stdout
+    assert "wrong about the file with probability at most 0.05" in done.stdout
+    said = "Pulls draw from the 80 rows of late.csv with replacement: a verdict is about the file"
+    assert said in done.stdout
+    assert "Means are of coins" in done.stdout
+    assert said in bestarm("study", path, "--trials", 2, "--seed", 1, "--workers", 1).stdout
+    record = json.loads(bestarm("run", path, "--seed", 1, "--json").stdout)
+    data = {"csv": "late.csv", "reward": "minutes late", "rows": 80, "rewards": 80, "replace": True}
+    assert record["problem"]["data"] == {**data, "skipped": 0}
+    checked = bestarm("check", path)
+    assert said in checked.stderr
+    assert "Best is the lowest mean of minutes late, from 80 rows of late.csv." in checked.stdout
+    facts = json.loads(bestarm("check", path, "--json").stdout)
+    assert said in facts["warnings"][0]
+    once = bestarm("run", of_couriers(tmp_path, rows=1500, scenario=ONCE), "--seed", 1)
+    assert "This is wrong with probability at most 0.05." in once.stdout
+    assert "6,000 rows, each played once" in once.stdout
+    assert bestarm("check", path).stderr == ""
+    client = bestarm("client", tmp_path / "nowhere", "--csv", tmp_path / "late.csv")
+    assert "with replacement, so this is about the file; see --no-replace" in client.stderr
+
+
+def test_data_that_run_out_say_which_arm_and_what_helps(tmp_path):
+    few = bestarm("run", of_couriers(tmp_path, rows=50, scenario=ONCE), "--seed", 1)
+    assert few.returncode == 3
+    assert "Undecided: the data are used up." in few.stdout
+    assert "has 50 rewards, and the next look takes 72" in few.stdout
+    assert "What helps: more data, epsilon" in few.stdout
+    assert "tighter bounds" in few.stdout
+    assert "Still in the race: Rome/Gio, Rome/Leo, Oslo/Ida." in few.stdout  # Dino lost inside Rome's client
+    allowed = bestarm("run", of_couriers(tmp_path, rows=50), "--seed", 1, "--budget", 100)
+    assert "the pulls that were allowed (budget = 100) are used up" in allowed.stdout
+    assert "What helps: a larger budget" in allowed.stdout
+
+
+def test_a_run_without_a_round_shows_what_was_drawn(tmp_path):
+    done = bestarm("run", of_couriers(tmp_path, rows=6, scenario=ONCE), "--seed", 1)
+    assert done.returncode == 3
+    assert "0 rounds" in done.stdout
+    rows = {
+        line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.startswith("Rome/")
+    }
+    assert rows["Rome/Gio"] == ["6", "10"]
+    assert rows["Rome/Dino"] == ["6", "40"]
+
+
+def test_whoever_leads_within_epsilon_is_named_and_one_arm_has_one_mean(tmp_path):
+    done = bestarm("run", of_couriers(tmp_path, rows=50, scenario=ONCE), "--seed", 1, "--epsilon", 1)
+    assert re.search(r"^Rome/Gio is at most [\d.]+ from the best\.$", done.stdout, re.MULTILINE)
+    for method in ("fisher", "fed-sel"):
+        done = bestarm("run", of_couriers(tmp_path, rows=20), "--seed", 2, "--method", method)
+        said = re.search(r"Its mean is about ([\d.]+\d)", done.stdout)[1]
+        assert re.search(r"^Rome +(\S+)", done.stdout, re.MULTILINE)[1] == said
+
+
+def test_a_seed_that_was_drawn_can_be_used_again_and_empty_phases_are_left_out(scenario):
+    first = bestarm("run", scenario, "--method", "fisher").stdout
+    seed = re.search(r"--seed (\d+) gives the same run", first)[1]
+    again = bestarm("run", scenario, "--method", "fisher", "--seed", seed).stdout
+    assert again.splitlines()[:-1] == first.splitlines()[:-1]
+    assert "gives the same run" not in again
+    assert "quiet looks" not in first
+    assert "in quiet looks" in bestarm("run", scenario, "--method", "fisher", "--prefer", "rounds").stdout
+
+
+def test_many_arms_that_are_left_are_listed(tmp_path):
+    arms = ", ".join(f"arm{k} = 0.5" for k in range(22))
+    path = tmp_path / "s.toml"
+    path.write_text(f'[[group]]\nname = "g"\narms = {{ {arms} }}', encoding="utf-8")
+    done = bestarm("run", path, "--seed", 1, "--budget", 100)
+    assert "g/arm19 and 2 more." in done.stdout
+
+
+def test_new_reads_a_csv_file(tmp_path):
+    of_couriers(tmp_path, rows=20)
+    done = bestarm("new", "mine", "--csv", "late.csv", cwd=tmp_path)
+    assert "lines marked CHECK" in done.stdout
+    text = (tmp_path / "mine.toml").read_text("utf-8")
+    assert 'reward = "minutes late"' in text
+    checked = bestarm("check", "mine.toml", cwd=tmp_path)
+    assert "2 groups, 4 arms" in checked.stdout
+    named = bestarm(
+        "new", "other", "--csv", "late.csv", "--arm-column", "city", "--group-column", "courier", cwd=tmp_path
+    )
+    assert named.returncode == 0
+    assert 'arm = "city"' in (tmp_path / "other.toml").read_text("utf-8")
+    assert bestarm("new", "third", "--arm-column", "city", cwd=tmp_path).returncode == 2
+
+
+def test_what_is_no_run_is_said_with_a_next_step(tmp_path):
+    of_couriers(tmp_path, rows=2)
+    for args, words in (
+        (("report", "late.csv"), "bestarm new NAME --csv FILE"),
+        (("run", "late.csv"), "bestarm new NAME --csv late.csv"),
+        (("report", "nope.json"), "bestarm run … --out FILE"),
+    ):
+        done = bestarm(*args, cwd=tmp_path)
+        assert done.returncode == 2
+        assert words in done.stderr
+        assert "KeyError" not in done.stderr
+
+
+def test_help_shows_options_by_method():
+    for command in ("run", "study", "plan"):
+        text = bestarm(command, "--help").stdout
+        own, fisher = text.index("\nOptions:"), text.index("\nOptions of fisher:")
+        assert own < text.index("--seed") < text.index("\nOptions of all methods:") < text.index("--delta")
+        assert fisher < text.index("--prefer") < text.index("\nOptions of p2p:")
 
 
 def test_version_and_help():

@@ -329,3 +329,20 @@ def test_every_method_that_can_serve_the_problem_is_planned():
     assert found["p2p"].cost.bits_up.mean > 0
     runs = fresh(scenario, found["robust-fed-sel"], 50)
     assert found["robust-fed-sel"].cost.pulls.mean == pytest.approx(runs["pulls_total"].mean(), rel=0.1)
+
+
+def test_recorded_rewards_are_planned_with_their_own_means():
+    rows = {kind: {"kind": kind, "values": [0, 0, 1, 1, 1]} for kind in ("recording", "table")}
+    found = {
+        kind: ba.plan(
+            ba.Problem.from_rewards({"a": {"x": arm}, "b": {"y": 0.1}}),
+            methods=["fisher"], trials=20, seed=1, quick=True, workers=1,
+        )
+        for kind, arm in rows.items()
+    }  # fmt: skip
+    assert found["recording"].methods == found["table"].methods
+    assert "none runs out" in found["recording"].assumption
+    assert found["table"].assumption == ""
+    unknown = ba.Problem.from_rewards({"a": {"x": lambda rng: rng.random()}, "b": {"y": 0.1}})
+    with pytest.raises(ba.InputError, match="--gaps"):
+        ba.plan(unknown, trials=2)

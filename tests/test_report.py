@@ -422,6 +422,62 @@ def test_the_moving_picture_of_the_readme_is_made_from_a_run(tmp_path, root):
     assert Page(shipped.read_text("utf-8")).text == parsed.text
 
 
+def late(tmp_path, **keys):
+    """Minutes late of three couriers in Rome and one in Oslo; less is better."""
+    couriers = {"Rome,Gio": 10, "Rome,Leo": 14, "Rome,Dino": 40, "Oslo,Ida": 20}
+    rows = [f"{name},{mean + 6 * (k % 3 - 1)}" for k in range(50) for name, mean in couriers.items()]
+    path = tmp_path / "late.csv"
+    path.write_text("\n".join(["city,courier,<b>minutes", *rows]) + "\n", encoding="utf-8")
+    columns = {"group": "city", "arm": "courier", "reward": "<b>minutes", "bounds": [0, 60]}
+    return ba.Problem.from_csv(str(path), **columns, goal="min", **keys)
+
+
+def test_a_page_says_what_data_is_behind_it_and_in_which_unit(tmp_path):
+    record = ba.identify(late(tmp_path), seed=1)
+    whole = Page(page.of_record(record))
+    safe(whole)
+    assert "Rome/Gio is the best arm: the lowest mean of <b>minutes." in whole.text
+    assert "from the 200 rows of late.csv with replacement: a verdict is about the file" in whole.text
+    assert "How sure is that, about the file?" in whole.text
+    assert "Means are of coins" in whole.text
+    assert "mean reward" not in whole.text
+    assert "a verdict is about the file" in Page(record._repr_html_()).text
+    assert ba.verify(record, replay=True)
+    forged = msgspec.structs.replace(record, problem={**record.problem, "data": {"rows": "many"}}).sealed()
+    assert not ba.verify(forged)
+    with pytest.raises(ba.InputError):
+        page.of_record(forged)
+    study = ba.study(late(tmp_path), trials=2, seed=1, workers=1)
+    assert "a verdict is about the file" in Page(page.of_trials(study)).text
+
+
+def test_an_undecided_page_does_not_contradict_itself(tmp_path):
+    record = ba.identify(late(tmp_path, replace=False), seed=1)
+    facts = collect.of_record(record)
+    dropped = {exit_["name"] for exit_ in facts["exits"]}
+    assert dropped & set(record.verdict.candidates) == {"Rome/Dino"}
+    text = Page(page.page(facts)).text
+    assert "Still in the race: Rome/Gio, Rome/Leo, Oslo/Ida." in text
+    assert "Undecided: the data are used up." in text
+    assert "has 50 rewards, and the next look takes 72" in text
+    assert "200 rows, each played once" in text
+    assert facts["traces"][0]["pulls"][-1] == 50  # recorded rewards can be traced as well
+    public = Page(page.of_record(record.public())).text
+    assert "Still in the race, as far as the server knows: Rome/Gio, Rome/Leo, Rome/Dino, Oslo/Ida." in public
+    early = Page(page.of_record(ba.identify(late(tmp_path, replace=False), seed=1, n0=60))).text
+    assert "What was drawn until then:armpullsmean of <b>minutesRome/Gio509.88" in early
+
+
+def test_a_page_names_the_record_s_own_file_and_one_mean_an_arm(tmp_path):
+    path = made("fisher").save(tmp_path / "my run.json")
+    parsed = Page(page.read(path, quick=True))
+    assert "bestarm verify 'my run.json' --replay" in parsed.text
+    assert [a["download"] for _, a in parsed.elements if "download" in a] == ["my run.json"]
+    verdict = made("fisher").verdict
+    ends = {line["name"]: line["mean"][-1] for line in facts_of("fisher")["lines"]}
+    assert ends[verdict.arm] == verdict.mean
+
+
 def test_what_beat_an_arm_is_named():
     facts = facts_of("fisher")
     rivals = {e["name"]: e["rival"] for e in facts["exits"] if e["where"] == "clients"}

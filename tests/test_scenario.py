@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import bestarm as ba
+from bestarm.deploy import without_means
 from bestarm.rewards import Bernoulli, Recording, Table
+from bestarm.scenario import scenario_for_csv
 
 GROUPS = """
 [[group]]
@@ -248,6 +250,17 @@ BAD_DATA = {
     "huge count": (COLUMNS + "count = 'n'", CSV.replace("u1,3,1", "u1,3,1e308"), "line 4.*count"),
     "underscore": (COLUMNS, CSV.replace("u1,3,1", "u1,0_3,1"), "line 4.*'0_3'"),
     "negative count": (COLUMNS + "count = 'n'", CSV.replace("u1,3,1", "u1,3,-1"), "line 4.*count of -1"),
+    "several cells": (
+        COLUMNS,
+        CSV.replace(",4,4", ",four,4").replace(",0,1", ",,1"),
+        r"'four' \(1 more line",
+    ),
+    "how to skip": (COLUMNS, CSV.replace("B,z,u2,4", "B,z,u2,"), r'line 5.*missing = "skip"'),
+    "range": (COLUMNS, CSV.replace(",4,4", ",9,4").replace(",0,1", ",-2,1"), "they run from -2 to 9"),
+    "missing": (COLUMNS + "missing = 'drop'", CSV, r'missing = .drop.. Expected "error" or "skip"'),
+    "text is not missing": (COLUMNS + "missing = 'skip'", CSV.replace("u2,4", "u2,four"), "line 5.*'four'"),
+    "semicolons": (COLUMNS, CSV.replace(",", ";"), r'separated by ";".*commas'),
+    "tabs": (COLUMNS, CSV.replace(",", "\t"), "separated by tabs"),
 }
 
 
@@ -257,6 +270,60 @@ def test_what_is_wrong_with_data_is_named_with_its_line(tmp_path, keys, csv, mes
     text = "[data]\n" + ("" if "csv=" in keys else "csv = 'd.csv'\n") + keys
     with pytest.raises(ba.InputError, match=message):
         ba.load(write(tmp_path, text))
+
+
+def test_a_problem_knows_its_file_and_what_a_verdict_from_it_is_about(tmp_path):
+    problem = ba.load(data(tmp_path, COLUMNS)).problem
+    assert (problem.data.csv, problem.data.reward, problem.data.rows) == ("d.csv", "score", 5)
+    assert "from the 5 rows of d.csv with replacement: a verdict is about the file" in str(problem.data)
+    assert ba.Problem.from_dict(problem.to_dict()) == problem
+    counted = ba.load(data(tmp_path, COLUMNS + "count = 'n'")).problem
+    assert (counted.data.rows, counted.data.rewards) == (5, 9)
+    assert "the 9 rewards that d.csv counts" in str(counted.data)
+    once = ba.load(data(tmp_path, COLUMNS + "replace = false\nmin_count = 2")).problem
+    assert str(once.data) == "From d.csv: 2 rows, each played once, in their order."
+    shops = "g,a,good,all\nG,x,30,40\nG,y,10,40\n"
+    keys = 'group="g"\narm="a"\nsuccesses="good"\ntrials="all"'
+    trials = ba.load(data(tmp_path, keys, shops)).problem.data
+    assert (trials.reward, trials.rows, trials.rewards) == ("good / all", 2, 80)
+    assert without_means(problem).keys() == {"scale", "finite", "groups"}  # clients draw from elsewhere
+
+
+def test_rows_without_a_number_are_left_out_on_demand_and_counted(tmp_path):
+    holes = CSV + "A,x,u1,,1,2024\nA,y,u1,NA,1,2024\nB,,u2,3,1,2024\n"
+    problem = ba.load(data(tmp_path, COLUMNS + "missing = 'skip'", holes)).problem
+    assert problem.rewards == ba.load(data(tmp_path, COLUMNS)).problem.rewards
+    assert (problem.data.rows, problem.data.skipped) == (5, 3)
+    assert "3 rows without a number left out" in str(problem.data)
+
+
+def test_a_csv_file_is_no_scenario_but_can_have_one(tmp_path):
+    path = tmp_path / "late [1].csv"
+    path.write_text('day,"the ""city""",who,min late\n1,Rome,Gio,-5.8\n2,Oslo,Ida,90.2\n3,Oslo,Jo,\n')
+    with pytest.raises(ba.InputError, match=r"this is data.*bestarm new NAME --csv"):
+        ba.load(path)
+    (tmp_path / "sub").mkdir()
+    target = tmp_path / "sub" / "mine.toml"
+    text = scenario_for_csv(path, target)
+    assert "3 rows" in text
+    assert "bounds = [-10, 100]" in text
+    assert "rows without a number: 1" in text
+    target.write_text(text.replace("# missing", "missing"), encoding="utf-8")
+    problem = ba.load(target).problem
+    assert [(g.name, g.arms) for g in problem.layout.groups] == [("Rome", ("Gio",)), ("Oslo", ("Ida",))]
+    assert (problem.data.reward, problem.data.skipped) == ("min late", 1)
+    target.write_text(scenario_for_csv(path, target, arm="day", reward="min late"), encoding="utf-8")
+    assert 'arm = "day"' in target.read_text()
+    with pytest.raises(ba.InputError, match=r'no column "whom".*"who"'):
+        scenario_for_csv(path, target, arm="whom")
+    with pytest.raises(ba.InputError, match=r"'Gio'. Expected numbers"):
+        scenario_for_csv(path, target, arm="day", reward="who")
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ba.InputError, match=r"looks like the group.*--group-column"):
+        scenario_for_csv(path, target)
+    path.write_text("a;b\nx;2\n")
+    with pytest.raises(ba.InputError, match='separated by ";"'):
+        scenario_for_csv(path, target)
 
 
 def test_files_that_are_no_text_are_refused(tmp_path):

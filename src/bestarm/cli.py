@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, Optional, cast, get_type_hints
 
 import typer
+import typer.core
 from rich.console import Console, Group
 from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -28,11 +29,22 @@ from rich.table import Table
 
 from bestarm import audit, topology
 from bestarm.errors import InputError, visible
+from bestarm.problem import Data
 from bestarm.protocol import METHODS
-from bestarm.protocol.verdict import REASONS
-from bestarm.record import Record, fallen, views
+from bestarm.record import (
+    Record,
+    aim,
+    coins_said,
+    fallen,
+    leading,
+    mean_of,
+    still_in,
+    views,
+    what_helps,
+    why_undecided,
+)
 from bestarm.rewards import Scale
-from bestarm.scenario import TEMPLATE, Scenario, load
+from bestarm.scenario import TEMPLATE, Scenario, load, scenario_for_csv
 from bestarm.simulate import (
     DEFAULT_METHOD,
     Interrupted,
@@ -118,6 +130,20 @@ def _top(
     """
 
 
+class InPanels(typer.core.TyperCommand):
+    """A command whose help shows its options in panels, in plain text."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            if (line := parameter.get_help_record(ctx)) is not None:
+                panels.setdefault(getattr(parameter, "rich_help_panel", None) or kind, []).append(line)
+        for title, lines in panels.items():
+            with formatter.section(title):
+                formatter.write_dl(lines)
+
+
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command one --key for each option of each method, with the help that the method declares."""
     signature = inspect.signature(command, eval_str=True)
@@ -136,7 +162,10 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 else list(dict.fromkeys([flag, f"--{field.name}"]))
             )
             info = typer.Option(
-                *names, help=f"{field.metadata['help']} [default: {_shown(field.name)}]", show_default=False
+                *names,
+                help=f"{field.metadata['help']} [default: {_shown(field.name)}]",
+                show_default=False,
+                rich_help_panel=_panel(field.name),
             )
             annotation = Annotated[Optional[kind], info]  # type: ignore[valid-type] # noqa: UP045
             added[field.name] = inspect.Parameter(
@@ -146,6 +175,12 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
+
+
+def _panel(key: str) -> str:
+    """The panel of the help in which a method's option stands: by the methods that have it."""
+    have = [name for name, method in METHODS.items() if key in method.options.__dataclass_fields__]
+    return "Options of all methods" if len(have) == len(METHODS) else f"Options of {', '.join(have)}"
 
 
 def _shown(key: str) -> str:
@@ -164,7 +199,7 @@ def _members(hint: Any) -> tuple[Any, ...]:
     return getattr(hint, "__args__", ())
 
 
-@app.command()
+@app.command(cls=InPanels)
 @with_options
 def run(
     scenario: ScenarioPath,
@@ -218,7 +253,7 @@ def run(
     if as_json:
         print(json.dumps(record.to_dict()))
     else:
-        show(record)
+        show(record, drawn=seed is None and loaded.seed is None)
     if plot is not None:
         if record.peers is not None and loaded.network is not None:
             groups = loaded.network.groups(loaded.problem.layout)
@@ -230,7 +265,8 @@ def run(
     if report is not None:
         from bestarm.report import page
 
-        page.write(page.of_record(record, command=f"bestarm {shlex.join(sys.argv[1:])}"), report)
+        command, name = f"bestarm {shlex.join(sys.argv[1:])}", save.name if save else "record.json"
+        page.write(page.of_record(record, command=command, file_name=name), report)
         if not as_json:
             out.print(f"report: {safe(str(report))}", soft_wrap=True)
     return code
@@ -323,7 +359,7 @@ def _check_folder(path: Path | None) -> None:
         raise InputError(f"can't be written: {error.strerror}", where=str(path)) from None
 
 
-@app.command()
+@app.command(cls=InPanels)
 @with_options
 def study(
     scenario: ScenarioPath,
@@ -393,6 +429,7 @@ def study(
         print(json.dumps({"seed": done.seed, "trials": trials, "cells": done.summary()}))
     else:
         _show_study(done)
+        _show_data(loaded.problem.data)
         if save is not None:
             out.print(f"rows: {safe(str(save))}", soft_wrap=True)
     return OK
@@ -518,27 +555,36 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
             bar.stop()
 
 
-def show(record: Record) -> None:
-    """Print a record for people."""
-    verdict = record.verdict
+def show(record: Record, drawn: bool = False) -> None:
+    """Print a record for people; `drawn` if nobody has chosen its seed."""
+    verdict, data, best = record.verdict, Data.from_dict(record.problem), aim(record.problem)
     if verdict.status == "identified":
         epsilon = record.options.get("epsilon") or 0.0
         close = f", or at most {epsilon:g} worse" if epsilon else ""
-        out.print(f"[bold green]{safe(verdict.arm or '')}[/] is the best arm{close}.")
+        what = f": {safe(best)}" if best else ""
+        out.print(f"[bold green]{safe(verdict.arm or '')}[/] is the best arm{close}{what}.", soft_wrap=True)
         if verdict.mean is not None:
             between = ", between {:.4g} and {:.4g}".format(*verdict.interval) if verdict.interval else ""
             out.print(f"Its mean is about {verdict.mean:.4g}{between}.")
         if record.network and record.network["broken"]:
             out.print(f"Nothing is promised: {safe(record.network['broken'])}", style="yellow")
         else:
-            out.print(f"This is wrong with probability at most {record.delta:g}.")
+            about = " about the file" if data and data.replace else ""
+            out.print(f"This is wrong{about} with probability at most {record.delta:g}.")
     else:
-        out.print(f"[bold yellow]Undecided[/]: {REASONS[str(verdict.reason)]}.")
-        names = [safe(name) for name in verdict.candidates]
-        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-        out.print(f"Still in the race: {', '.join(names[:8])}{more}.")
+        out.print(f"[bold yellow]Undecided[/]: {why_undecided(record)}.")
+        if helps := what_helps(record):
+            out.print(safe(helps), soft_wrap=True)
+        if best:
+            out.print(f"Best would be {safe(best)}.", soft_wrap=True)
+        names = [safe(name) for name in still_in(record)]
+        more = f" and {len(names) - MOST_ROWS} more" if len(names) > MOST_ROWS else ""
+        known = "" if verdict.certificate.get("local") else ", as far as the server knows"
+        out.print(f"Still in the race{known}: {', '.join(names[:MOST_ROWS])}{more}.", soft_wrap=True)
         if verdict.gap is not None:
-            out.print(f"The leading one is at most {verdict.gap:.4g} from the best.")
+            first = safe(leading(record) or "The leading one")
+            out.print(f"{first} is at most {verdict.gap:.4g} from the best.")
+    _show_data(data)
     for text in dict.fromkeys(_fault(fault) for fault in record.proven_faulty):
         out.print(safe(text), style="red")
     for warning in record.warnings:
@@ -563,16 +609,20 @@ def show(record: Record) -> None:
         _show_peers(record)
     if record.pulls is not None:
         p = record.pulls
-        out.print(
-            f"{p.total:,} pulls ({p.phase1:,} in {phases[0]}, {p.phase2:,} in {phases[1]}), "
-            f"at most {p.max_per_client:,} by one client"
-        )
+        parts = f" ({p.phase1:,} in {phases[0]}, {p.phase2:,} in {phases[1]})" if phased or p.phase1 else ""
+        out.print(f"{p.total:,} pulls{parts}, at most {p.max_per_client:,} by one client")
     if record.peers is None:
         out.print(f"{record.bits.up:,} bits up, {record.bits.down:,} bits down")
     else:
         out.print(f"{record.bits.up:,} bits along all edges")
     seed = "" if record.seed is None else f", seed {record.seed}"  # a federation's rewards have none
-    out.print(f"method {record.method}{seed}", style="dim")
+    again = f" (drawn: --seed {record.seed} gives the same run)" if drawn else ""
+    out.print(f"method {record.method}{seed}{again}", style="dim", soft_wrap=True)
+
+
+def _show_data(data: Data | None) -> None:
+    if data is not None:
+        out.print(safe(str(data)), style="yellow" if data.replace else "dim", soft_wrap=True)
 
 
 def _fault(fault: dict[str, Any]) -> str:
@@ -599,6 +649,7 @@ def _show_groups(record: Record) -> None:
     scale = Scale(**record.problem["scale"])
     last = {view.group: view for view in views(record)}
     if not last:
+        _show_arms(record)
         return
     fell = fallen(record)
     stay = "stays" if record.verdict.status == "undecided" else "wins"
@@ -612,10 +663,30 @@ def _show_groups(record: Record) -> None:
         fate = f"out in round {fell[view.group]}" if view.group in fell else fate
         name = safe(record.problem["groups"][view.group]["name"])
         bar = _bar(view.mean, view.lower, view.upper, flip=scale.goal == "min")
-        table.add_row(name, f"{scale.user(view.mean):.4g}", bar, fate)
+        won = str(record.verdict.arm).startswith(f"{record.problem['groups'][view.group]['name']}/")
+        mean = record.verdict.mean if won and record.verdict.mean is not None else scale.user(view.mean)
+        table.add_row(name, f"{mean:.4g}", bar, fate)
     out.print(table)
     if len(ranked) > MOST_ROWS:
         out.print(f"… and {len(ranked) - MOST_ROWS} more groups", style="dim")
+    if coins := coins_said(record.method, record.problem):
+        out.print(coins, style="dim", soft_wrap=True)
+
+
+def _show_arms(record: Record) -> None:
+    """Pulls and means of the arms of a run that ended before its first round."""
+    from bestarm.report.facts import so_far
+
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for title in ("arm", "pulls", mean_of(record.problem)):
+        table.add_column(safe(title), justify="left" if title == "arm" else "right")
+    arms = so_far(record)
+    for name, pulls, mean in arms[:MOST_ROWS]:
+        table.add_row(safe(name), f"{pulls:,}", f"{mean:.4g}")
+    if arms:
+        out.print(table)
+    if len(arms) > MOST_ROWS:
+        out.print(f"… and {len(arms) - MOST_ROWS} more arms", style="dim")
 
 
 def _bar(mean: float, lower: float, upper: float, flip: bool, width: int = 36) -> str:
@@ -636,6 +707,9 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
     loaded = load(scenario)
     refused = _refusal(loaded)
     warnings = _warn_of_ties(loaded, None, loaded.options) + _warn_of_liars(loaded, None, loaded.options)
+    data = loaded.problem.data
+    if data and data.replace:
+        warnings += _warn([str(data)])
     layout = loaded.problem.layout
     facts = {
         "ok": True,
@@ -645,6 +719,7 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
         "method": loaded.method or DEFAULT_METHOD,
         "refused": refused,
         "warnings": warnings,
+        "data": dataclasses.asdict(data) if data else None,
     }
     if as_json:
         print(json.dumps({**facts, "ok": refused is None}))
@@ -653,6 +728,10 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
             f"{safe(str(scenario))} is fine: {facts['groups']} groups, {facts['arms']} arms, "
             f"{facts['clients']} clients, method {facts['method']}."
         )
+        if data:
+            what = safe(aim(loaded.problem.to_dict()))
+            less = f"; {data.skipped:,} without a number left out" if data.skipped else ""
+            out.print(f"Best is {what}, from {data.rows:,} rows of {safe(data.csv)}{less}.", soft_wrap=True)
     if refused is not None:
         _complain(f"{scenario}: {refused}", as_json=False)
         return BAD_INPUT
@@ -837,13 +916,30 @@ def _show_network(facts: dict[str, Any], r: float, exchange: str, remedy: str | 
 @app.command()
 def new(
     name: Annotated[str, typer.Argument(help="name of the scenario; NAME.toml is written")] = "scenario",
+    csv: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE", help="a scenario for this CSV file: columns and bounds are filled in"),
+    ] = None,
+    group_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="names the group [default: the first column of text]")
+    ] = "",
+    arm_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="names the arm [default: the next column of text]")
+    ] = "",
+    reward_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="holds the rewards [default: the last column of numbers]")
+    ] = "",
     as_json: Json = False,
 ) -> int:
     """Write a commented scenario to start from. An existing file is left alone."""
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
+    columns = (group_column, arm_column, reward_column)
+    if csv is None and any(columns):
+        raise InputError("columns are those of a CSV file", fix="Name it with --csv FILE")
+    text = TEMPLATE.format(file=path) if csv is None else scenario_for_csv(csv, path, *columns)
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(TEMPLATE.format(file=path))
+            file.write(text)
     except FileExistsError:
         raise InputError("the file exists", where=str(path), fix="Choose another name") from None
     except OSError as error:
@@ -851,7 +947,8 @@ def new(
     if as_json:
         print(json.dumps({"file": str(path)}))
     else:
-        out.print(f"wrote {safe(str(path))}. Next: bestarm check {safe(str(path))}", soft_wrap=True)
+        first = "" if csv is None else "read its lines marked CHECK, then "
+        out.print(f"wrote {safe(str(path))}. Next: {first}bestarm check {safe(str(path))}", soft_wrap=True)
     return OK
 
 
@@ -914,7 +1011,7 @@ def verify(
     return OK if result.ok else NOT_VERIFIED
 
 
-@app.command()
+@app.command(cls=InPanels)
 @with_options
 def plan(
     scenario: Annotated[
@@ -1519,6 +1616,8 @@ def _source(
         raise InputError(
             "it is not clear where rewards come from", expected="--arms, --exec, --http or --csv"
         )
+    if csv is not None and table["replace"]:
+        _warn([f"pulls draw from {csv} with replacement, so this is about the file; see --no-replace"])
     return lambda site: source_from(
         site.place.setup.scale, site.made, site.place.key.public, names=site.group.arms,
         arms=arms, command=command, http=http, csv=csv, **table,

@@ -65,8 +65,8 @@ class Terms:
 
 
 def without_means(problem: Problem) -> dict[str, Any]:
-    """A problem as all parties may know it."""
-    plain = problem.to_dict()
+    """A problem as all parties may know it; rewards come from elsewhere, so no file stands behind it."""
+    plain = {key: value for key, value in problem.to_dict().items() if key != "data"}
     groups = [{k: v for k, v in group.items() if k != "rewards"} for group in plain["groups"]]
     return {**plain, "groups": groups}
 

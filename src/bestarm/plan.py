@@ -21,6 +21,7 @@ from bestarm.kernels import kernel_for
 from bestarm.problem import Problem
 from bestarm.protocol import METHODS
 from bestarm.protocol.fisher import PREFERENCES, looks_of
+from bestarm.rewards import Recording, tabulate
 from bestarm.scenario import Scenario
 from bestarm.simulate import as_pulled, check_network, check_seed, on_unit_scale, options_for, prepare
 from bestarm.study import LIMIT_ARMS, StudyProgress, Trials, binomial_interval, study
@@ -33,6 +34,9 @@ MOST_STEPS = 2_000_000  # rounds times clients times trials through the machines
 SEARCH_TRIALS = 200
 MACHINE_TRIALS = 50  # of a method whose runs go through the machines one by one
 ASSUMPTION = "The gaps are guesses: 0/1 rewards were assumed, with {best:g} as the mean of the best arm."
+RECORDED = (
+    "The recorded rewards' own means were taken, and runs draw from them with replacement: none runs out."
+)
 HEURISTIC = (
     "A heuristic: the best of {tried} schedules that were tried on simulated runs with these means; another "
     "may be better, and other means may want another. A schedule is fixed before the data, so the verdict is "
@@ -234,6 +238,8 @@ def plan(
     if methods is None:
         methods, left_out = _plannable(problem if isinstance(problem, Scenario) else Scenario(problem), keys)
     scenario = _scenario(problem, keys, methods)
+    if _recorded(problem.problem if isinstance(problem, Scenario) else problem):
+        assumption = RECORDED
     seed = check_seed(scenario.seed if seed is None else seed)
     own = scenario.options.pop("budget", None)
     budget = own if budget is None else budget
@@ -262,6 +268,22 @@ def expected(
     """
     bench = _Bench(_scenario(problem, options, [method]), trials, check_seed(seed), 1, None)
     return _forecast(bench, method, method, {}, None, quick=True)
+
+
+def _recorded(problem: Problem) -> bool:
+    return any(isinstance(model, Recording) for row in problem.rewards for model in row)
+
+
+def _redrawn(problem: Problem) -> Problem:
+    """The problem with recordings that don't end: their own means are known, and draws are made from them."""
+    if not _recorded(problem):
+        return problem
+    rewards = tuple(
+        tuple(tabulate(model.values) if isinstance(model, Recording) else model for model in row)
+        for row in problem.rewards
+    )
+    layout = dataclasses.replace(problem.layout, finite=False)
+    return dataclasses.replace(problem, layout=layout, rewards=rewards)
 
 
 def problem_from_gaps(groups: Mapping[str, Sequence[float]], best: float = 0.5) -> Problem:
@@ -685,6 +707,7 @@ def _scenario(problem: Problem | Scenario, keys: Mapping[str, Any], methods: Seq
     scenario = dataclasses.replace(base, options={**base.options, **keys})
     for method in methods:
         prepare(scenario, method, options_for(method, keys))
+    scenario = dataclasses.replace(scenario, problem=_redrawn(scenario.problem))
     heterogeneity(scenario.problem)  # the means must be known
     return scenario
 

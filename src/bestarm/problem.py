@@ -8,10 +8,11 @@ checked and rewards of any scale are brought to [0, 1], with 1 the better end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from bestarm.errors import InputError, nearest, shorten
@@ -98,8 +99,56 @@ def _check_names(kind: str, names: Iterable[str], where: str) -> None:
 
 
 @dataclass(frozen=True)
+class Data:
+    """The file that rewards were read from, as whoever reads a verdict must know it.
+
+    `reward` is the column of the rewards, `rows` are those that were used and `skipped` those without a
+    number; `rewards` is how many there are in all, which is more than `rows` where rows are counts.
+    """
+
+    csv: str
+    reward: str
+    rows: int
+    rewards: int
+    replace: bool
+    skipped: int = 0
+
+    @staticmethod
+    def from_dict(plain: Mapping[str, Any]) -> Data | None:
+        """That of a problem's ``to_dict``, if it has one."""
+        try:
+            return msgspec.convert(plain.get("data"), Data | None)
+        except msgspec.ValidationError as error:
+            raise InputError(f"what is said of the data can't be read: {error}") from None
+
+    def __str__(self) -> str:
+        """What a verdict from this file is about.
+
+        >>> print(Data("d.csv", "late", 60, 60, replace=False, skipped=1))
+        From d.csv: 60 rows, each played once, in their order. 1 row without a number left out.
+        """
+        text = f"From {self.csv}: {self.rows:,} rows, each played once, in their order."
+        if self.replace:
+            counted = self.rewards != self.rows
+            many = (
+                f"{self.rewards:,} rewards that {self.csv} counts"
+                if counted
+                else f"{self.rows:,} rows of {self.csv}"
+            )
+            text = (
+                f"Pulls draw from the {many} with replacement: a verdict is about the file, not about where "
+                f"its rows came from.{'' if counted else ' replace = false plays each row once.'}"
+            )
+        if self.skipped:
+            text += f" {self.skipped:,} row{'s' * (self.skipped > 1)} without a number left out."
+        return text
+
+
+@dataclass(frozen=True)
 class Problem:
     """A layout with its reward models (each client's own, arm by arm) and the user's scale.
+
+    `data` says which file they come from, if they do.
 
     >>> problem = Problem.bernoulli([[.9, .85, .1], [.85, .8, .3], [.7, .6, .5]])
     >>> problem.best, problem.layout.clients
@@ -109,6 +158,7 @@ class Problem:
     layout: Layout
     rewards: tuple[tuple[RewardModel, ...], ...]
     scale: Scale = UNIT
+    data: Data | None = None
 
     @staticmethod
     def from_rewards(
@@ -220,7 +270,7 @@ class Problem:
         """This problem with every reward that isn't 0/1 turned into a coin of the same mean."""
         groups = tuple(replace(group, binary=True) for group in self.layout.groups)
         rewards = tuple(tuple(coined(model) for model in row) for row in self.rewards)
-        return Problem(Layout(groups, self.layout.finite), rewards, self.scale)
+        return replace(self, layout=Layout(groups, self.layout.finite), rewards=rewards)
 
     @cached_property
     def best(self) -> str | None:
@@ -298,7 +348,8 @@ class Problem:
                 }
             )
         scale = {"low": self.scale.low, "high": self.scale.high, "goal": self.scale.goal}
-        return {"scale": scale, "finite": self.layout.finite, "groups": groups}
+        data = {} if self.data is None else {"data": asdict(self.data)}
+        return {"scale": scale, "finite": self.layout.finite, "groups": groups, **data}
 
     @staticmethod
     def layout_from_dict(data: Mapping[str, Any]) -> tuple[Layout, Scale]:
@@ -316,7 +367,7 @@ class Problem:
         for group in data["groups"]:
             rows = [_models(group["name"], row) for row in group["rewards"]]
             rewards.extend(rows * len(group["clients"]) if len(rows) == 1 else rows)
-        return Problem(layout, tuple(rewards), scale)
+        return Problem(layout, tuple(rewards), scale, Data.from_dict(data))
 
 
 def _models(group: str, specs: Sequence[Mapping[str, Any] | None]) -> tuple[RewardModel, ...]:

@@ -262,11 +262,12 @@ class Trials:
             columns = {name: _array(name, [row[name] for row in rows]) for name in names}
         except OSError as error:
             raise InputError(f"can't be read: {error.strerror}", where=str(path)) from None
-        except (ValueError, LookupError, TypeError, AttributeError, csv.Error, OverflowError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, csv.Error, OverflowError):
             raise InputError(
-                f"this is no file of a study ({type(error).__name__}: {shorten(error)})",
+                "this is no file of a study",
                 where=str(path),
                 expected="what bestarm study --out wrote",
+                fix="If these are rewards: bestarm new NAME --csv FILE, bestarm run NAME.toml --report FILE",
             ) from None
         varied = tuple(name for name in names if name not in ("trial", *COLUMNS))
         count = max((len(np.unique(columns["trial"].astype(np.int64))), 1))

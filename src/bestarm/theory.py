@@ -545,7 +545,7 @@ def _means(problem: Problem) -> list[Floats]:
                 raise InputError(
                     f"the mean of {problem.layout.arm(j, a)} is unknown",
                     expected="known means",
-                    fix="Guess the gaps, and use problem_from_gaps",
+                    fix="Guess the gaps: --gaps on the command line, problem_from_gaps in Python",
                 )
     return [np.array(row, dtype=np.float64) for row in problem.means]
 

@@ -25,14 +25,25 @@ from bestarm.kernels import kernel_for
 from bestarm.network import Network
 from bestarm.peers import NetworkRun
 from bestarm.plan import expected
-from bestarm.problem import Problem
+from bestarm.problem import Data, Problem
 from bestarm.protocol import METHODS, method_for
 from bestarm.protocol.fisher import Looks
 from bestarm.protocol.machine import Received, Start
 from bestarm.protocol.options import make
 from bestarm.protocol.rounds import heard
-from bestarm.record import Record, on_user_scale, views_of
-from bestarm.rewards import Scale
+from bestarm.record import (
+    Record,
+    aim,
+    coins_said,
+    leading,
+    mean_of,
+    on_user_scale,
+    still_in,
+    views_of,
+    what_helps,
+    why_undecided,
+)
+from bestarm.rewards import Recording, Scale
 from bestarm.simulate import Drawn, Run, as_pulled, on_unit_scale, prepare
 from bestarm.study import LIMIT_ARMS, Trials
 from bestarm.theory import heterogeneity, limit
@@ -69,8 +80,13 @@ def of_record(
         )
         verdict = record.to_dict()["verdict"]
         verdict.pop("certificate")
+        _as_said(facts["lines"], verdict)
+        if verdict["status"] == "undecided" and verdict["reason"]:
+            facts |= {"why": why_undecided(record), "helps": what_helps(record)}
+            facts |= {"left": still_in(record), "first": leading(record)}
         facts |= {
             "verdict": verdict,
+            "private": record.peers is not None or bool(record.verdict.certificate.get("local")),
             "rounds": record.rounds,
             "seed": record.seed,
             "version": record.version,
@@ -92,10 +108,11 @@ def of_record(
                 row["pulls"] = record.pulls.by_client.get(row["name"])
         facts["checks"] = list(verify(record).failures) if check else []
         problem = _problem(record)
-        if problem is not None:
+        if problem is not None and all(mean is not None for row in problem.means for mean in row):
             facts |= _of_problem(problem, record, quick)
-            if not quick:
-                facts["traces"] = _traces(problem, record) or facts["traces"]
+        if problem is not None and not quick:
+            facts["traces"] = _traces(problem, record) or facts["traces"]
+            facts["so_far"] = [] if facts["lines"] else _so_far(problem, facts["traces"])
         return facts
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         if isinstance(error, InputError):
@@ -104,6 +121,33 @@ def of_record(
             f"this record can't be read as a run ({type(error).__name__}: {error})",
             fix='"bestarm verify" says what is wrong with it',
         ) from None
+
+
+def so_far(record: Record) -> list[tuple[str, int, float]]:
+    """Arms with their pulls and means, from running it again; empty where that can't be done."""
+    problem = _problem(record)
+    return [] if problem is None else _so_far(problem, _traces(problem, record) or [])
+
+
+def _so_far(problem: Problem, traces: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, float]]:
+    """Where rewards were recorded, the mean is theirs, and not that of coins."""
+    found = []
+    for trace in traces:
+        pulls, mean = trace["pulls"][-1], trace["mean"][-1]
+        group = problem.layout.groups[trace["group"]]
+        models = problem.rewards[problem.layout.clients.index(trace["client"])]
+        model = models[group.arms.index(trace["arm"])]
+        if isinstance(model, Recording):
+            mean = problem.scale.user(float(np.mean(model.values[:pulls])))
+        found.append((f"{group.name}/{trace['arm']}", pulls, mean))
+    return found
+
+
+def _as_said(lines: Sequence[dict[str, Any]], verdict: Mapping[str, Any]) -> None:
+    """One arm, one mean: that of the verdict, which may be the middle of a bin, ends the winner's line."""
+    for line in lines:
+        if line["name"] == verdict["arm"] and verdict["mean"] is not None:
+            line["mean"][-1] = verdict["mean"]
 
 
 def of_rerun(rerun: Rerun, sums: Mapping[tuple[int, int], dict[int, float]]) -> Facts:
@@ -251,6 +295,12 @@ def _of_parts(
         "delta": delta,
         "options": dict(options),
         "scale": dict(problem["scale"]),
+        "data": _data(Data.from_dict(problem)),
+        "aim": aim(problem),
+        "mean": mean_of(problem),
+        "coins": coins_said(method, problem),
+        "file": "record.json",
+        "so_far": [],
         "groups": [
             {"name": g["name"], "arms": list(g["arms"]), "clients": len(g["clients"])}
             for g in problem["groups"]
@@ -286,6 +336,10 @@ def _of_parts(
     facts["broken"] = (network or {}).get("broken") or too_many
     _mark(facts)
     return facts
+
+
+def _data(data: Data | None) -> Facts | None:
+    return None if data is None else {"said": str(data), "replace": data.replace}
 
 
 def _mark(facts: Facts) -> None:
@@ -622,12 +676,11 @@ def _thin(count: int) -> list[int]:
 
 
 def _problem(record: Record) -> Problem | None:
-    """The problem, where true means were written down."""
+    """The problem, where its rewards were written down."""
     try:
-        problem = Problem.from_dict(record.problem)
+        return Problem.from_dict(record.problem)
     except (InputError, KeyError):
         return None
-    return None if any(mean is None for row in problem.means for mean in row) else problem
 
 
 def _of_problem(problem: Problem, record: Record, quick: bool) -> Facts:
@@ -774,6 +827,7 @@ def of_trials(trials: Trials, source: str = "") -> Facts:
         "trials": trials.trials,
         "rows": rows,
         "seed": trials.seed,
+        "data": _data(trials.cells[0].problem.data) if trials.cells else None,
         "method": trials.cells[0].method if trials.cells and "method" not in trials.varied else None,
         "source": source,
         "versions": _versions(),

@@ -10,6 +10,7 @@ import base64
 import gzip
 import hashlib
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache, partial
@@ -81,8 +82,10 @@ def sentence(facts: Facts) -> Html:
     if verdict["status"] == "identified":
         epsilon = facts["options"].get("epsilon") or 0.0
         close = f", or at most {epsilon:g} worse than the best" if epsilon else ""
-        return join(tag("strong", name(verdict["arm"])), " is the best arm", close, ".")
-    return join("Undecided: ", REASONS.get(str(verdict["reason"]), str(verdict["reason"])), ".")
+        what = f": {facts['aim']}" if facts["aim"] else ""
+        return join(tag("strong", name(verdict["arm"])), " is the best arm", close, clean(what), ".")
+    why = facts.get("why") or REASONS.get(str(verdict["reason"]), str(verdict["reason"]))
+    return join("Undecided: ", why, ".")
 
 
 def guarantee(facts: Facts) -> Iterator[Html]:
@@ -101,14 +104,22 @@ def guarantee(facts: Facts) -> Iterator[Html]:
     if verdict["mean"] is not None:
         between = verdict["interval"]
         span = f", and it lies between {number(between[0])} and {number(between[1])}" if between else ""
-        yield tag("p", f"Its mean reward is about {number(verdict['mean'])}{span}.")
+        yield tag("p", f"Its {clean(facts['mean'])} is about {number(verdict['mean'])}{span}.")
+    if facts["data"]:
+        yield tag("p", clean(facts["data"]["said"], 400), class_="bad" if facts["data"]["replace"] else None)
     if verdict["status"] != "identified":
-        left = verdict["candidates"]
-        more = f" and {len(left) - 12} more" if len(left) > 12 else ""
-        shown = join(*[[", " if k else None, name(c, 80)] for k, c in enumerate(left[:12])])
-        yield tag("p", "Still in the race: ", shown or "nobody", more, ".")
+        if facts.get("helps"):
+            yield tag("p", clean(facts["helps"], 400))
+        if facts["aim"]:
+            yield tag("p", f"Best would be {clean(facts['aim'])}.")
+        left = facts.get("left", verdict["candidates"])
+        more = f" and {len(left) - 20} more" if len(left) > 20 else ""
+        shown = join(*[[", " if k else None, name(c, 80)] for k, c in enumerate(left[:20])])
+        known = ", as far as the server knows" if facts.get("private") is False else ""
+        yield tag("p", f"Still in the race{known}: ", shown or "nobody", more, ".")
         if verdict["gap"] is not None:
-            yield tag("p", f"The leading one is at most {number(verdict['gap'])} from the best.")
+            first = name(facts.get("first") or "The leading one", 80)
+            yield tag("p", first, f" is at most {number(verdict['gap'])} from the best.")
         if verdict["reason"] in SPENT and facts["method"] != "p2p" and not facts["broken"]:
             text = "No arm is named. What holds: the best arm is among those left"
             yield tag("p", f"{text}, except with probability at most δ = {facts['delta']:g}.")
@@ -118,6 +129,13 @@ def guarantee(facts: Facts) -> Iterator[Html]:
         return
     delta, liars = facts["delta"], options.get("byzantine") or 0
     often = f"in at most {100 * delta:g} of 100 such runs"
+    about = ""
+    where = (
+        ", as long as each arm's rewards are drawn independently with a mean that doesn't change, and stay "
+        "within their bounds"
+    )
+    if facts["data"] and facts["data"]["replace"]:
+        about, where = ", about the file", " in the file, and only there"
     lies = ""
     if liars and facts["method"] == "p2p":
         lies = f", even if up to {liars} of the clients that each client hears lie, collude or fall silent"
@@ -125,9 +143,8 @@ def guarantee(facts: Facts) -> Iterator[Html]:
         lies = f", even if up to {liars} client{'s' * (liars > 1)} of each group lie, collude or fall silent"
     yield tag(
         "p",
-        f"How sure is that? A run like this names a wrong arm with probability at most δ = {delta:g}: "
-        f"{often}, on average{lies}. That holds whatever the arms' means are, as long as each arm's rewards "
-        "are drawn independently with a mean that doesn't change, and stay within their bounds.",
+        f"How sure is that{about}? A run like this names a wrong arm with probability at most δ = {delta:g}: "
+        f"{often}, on average{lies}. That holds whatever the arms' means are{where}.",
     )
     if facts["method"] == "p2p" and options.get("exchange") == "means":
         yield tag(
@@ -157,7 +174,7 @@ def _verdict(facts: Facts) -> Html:
     }
     keys = [tag("div", tag("dt", k), tag("dd", number(v))) for k, v in shown.items() if v is not None]
     method = METHODS.get(facts["method"], facts["method"])
-    note = tag("p", f"Method: {method}.", class_="note")
+    note = tag("p", f"Method: {method}. {facts['coins']}", class_="note")
     return join(tag("div", *words, class_=f"verdict{kind}"), tag("dl", *keys, class_="keys"), note)
 
 
@@ -195,6 +212,10 @@ def _intervals(facts: Facts) -> Html:
         ]
         for line in sign[:MOST_ROWS]
     ]
+    if not rows and facts["so_far"]:
+        drawn = [[name(n, 80), number(pulls), number(mean)] for n, pulls, mean in facts["so_far"][:MOST_ROWS]]
+        told = table(["arm", "pulls", clean(facts["mean"])], drawn, numbers={1, 2})
+        return join(tag("p", "No round was completed. What was drawn until then:"), told)
     if not rows:
         return tag("p", "No round was completed.")
     kept = table(["arm", "pulls behind it", "mean", "interval", "fate"], rows, numbers={1, 2})
@@ -432,14 +453,14 @@ def _reproduce(facts: Facts, attached: Html | None) -> Html:
         parts.append(
             tag("p", "The record below holds all that it takes to run it again and compare everything:")
         )
-        parts.append(tag("pre", "bestarm verify record.json --replay"))
+        parts.append(tag("pre", f"bestarm verify {shlex.quote(facts['file'])} --replay"))
         parts.append(tag("p", "The same settings on your own scenario:"))
         parts.append(tag("pre", f"bestarm run SCENARIO.toml --seed {facts['seed']} {flags}"))
     elif facts["verdict"] is not None:
         parts.append(
             tag("p", "The record below can be checked by anyone; without a seed it can't be run again.")
         )
-        parts.append(tag("pre", "bestarm verify record.json"))
+        parts.append(tag("pre", f"bestarm verify {shlex.quote(facts['file'])}"))
     versions = ", ".join(f"{key} {value}" for key, value in facts["versions"].items())
     seed = "–" if facts["seed"] is None else facts["seed"]
     parts.append(tag("p", f"The run: bestarm {facts['version']}, seed {seed}. This page: {versions}."))
@@ -621,6 +642,8 @@ def _study_sections(facts: Facts, attached: Html | None) -> list[Section]:
         tag("p", f"Seed {facts['seed']}.") if facts["seed"] else None,
         attached,
     )
+    if facts["data"]:
+        top.append(tag("p", clean(facts["data"]["said"], 400)))
     note = tag("p", "Means ± 95 %; the rate of wrong answers with its exact interval.", class_="note")
     return [
         ("top", "", tag("div", *top, class_="verdict yes")),
@@ -632,6 +655,7 @@ def _study_sections(facts: Facts, attached: Html | None) -> list[Section]:
 
 def page(facts: Facts, attachment: bytes | None = None, file_name: str = "record.json") -> str:
     """A whole page, with the record (or the rows of a study) inside for download."""
+    facts = {**facts, "file": file_name}
     attached = None if attachment is None else _download(attachment, file_name)
     made = sections(facts, attached)
     links = [tag("li", tag("a", title, href=f"#{key}")) for key, title, _ in made if title]
@@ -694,11 +718,12 @@ def write(html: str, path: str | Path) -> Path:
     return path
 
 
-def of_record(record: Record, *, quick: bool = False, command: str | None = None) -> str:
-    """The page of a run."""
-    return page(
-        collect.of_record(record, quick=quick, command=command), msgspec.json.encode(record.to_dict())
-    )
+def of_record(
+    record: Record, *, quick: bool = False, command: str | None = None, file_name: str = "record.json"
+) -> str:
+    """The page of a run; `file_name` is that of its record."""
+    facts = collect.of_record(record, quick=quick, command=command)
+    return page(facts, msgspec.json.encode(record.to_dict()), file_name)
 
 
 def of_trials(trials: Trials) -> str:
@@ -719,7 +744,7 @@ def read(path: str | Path, *, quick: bool = False) -> str:
         )
     if path.is_dir() or path.suffix == ".db":
         return _of_journal(path)
-    return of_record(Record.load(path), quick=quick)
+    return of_record(Record.load(path), quick=quick, file_name=path.name)
 
 
 def _of_journal(path: Path) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bestarm import theory
 from bestarm.errors import InputError, nearest, visible
 from bestarm.problem import Problem
-from bestarm.record import Record, View, fallen, views
+from bestarm.record import Record, View, fallen, mean_of, views
 from bestarm.rewards import Scale
 from bestarm.study import NUMBERS, Trials
 from bestarm.topology import Graph, Groups, Nodes, circle, members, numbers
@@ -83,7 +83,7 @@ def intervals(record: Record, ax: Any = None, x: str | None = None) -> Any:
         ax.set_xlabel("pulls of the group's arm")
         ax.set_xscale("log")
     band = "its interval" if record.method == "fed-sel" else "95 % for the eye"
-    ax.set_ylabel(f"mean reward, with {band}")
+    ax.set_ylabel(f"{plain(mean_of(record.problem))}, with {band}")
     verdict = record.verdict
     arm = plain(verdict.arm or "")
     ax.set_title(

@@ -172,7 +172,9 @@ def forest(facts: dict[str, Any], width: int) -> Html | None:
     for value in x.ticks(4 if narrow else 6):
         parts.append(path([(x(value), 8), (x(value), height - 40)], class_="grid"))
         parts.append(words(x(value), height - 24, short(value), "middle", class_="tick"))
-    parts.append(words((x.begin + x.end) / 2, height - 6, "mean reward", "middle", class_="tick"))
+    parts.append(
+        words((x.begin + x.end) / 2, height - 6, cut(facts["mean"], width - 20), "middle", class_="tick")
+    )
     for k, line in enumerate(shown):
         fate = fate_of(facts, line)
         y = 12 + step * k + (30 if narrow else 14)
@@ -208,8 +210,8 @@ def race(facts: dict[str, Any], width: int) -> Html | None:
     title = "pulls of the group's arm" if by == "pulls" else "round (0: the first reports)"
     names = [f"{line['name']} ({fate_of(facts, line)})" for line in shown]
     return _bands(
-        facts, shown, names, by, (title, "mean reward"), width, 340 if width > 500 else 260, legend=True,
-        crosses=[line["fate"] != "stays" for line in shown],
+        facts, shown, names, by, (title, cut(facts["mean"], width - 60)), width, 340 if width > 500 else 260,
+        legend=True, crosses=[line["fate"] != "stays" for line in shown],
     )  # fmt: skip
 
 
@@ -311,7 +313,7 @@ def inside(facts: dict[str, Any], width: int) -> list[Html]:
                 traces,
                 names,
                 "pulls",
-                ("pulls of the arm", "mean reward"),
+                ("pulls of the arm", cut(facts["mean"], width - 60)),
                 width,
                 230,
                 crosses=[t["out"] for t in traces],
