@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # the tests start hundreds of processes: compile once
+    os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="bestarm-")
+    atexit.register(shutil.rmtree, os.environ["PYTHONPYCACHEPREFIX"], ignore_errors=True)
 
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci")

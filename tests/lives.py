@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 from bestarm.report import follow, live
 
+SECONDS = 120.0  # for anything: a bound that only what never comes reaches, however slow the machine is
+
 
 @contextlib.contextmanager
 def serving(path, **keys):
@@ -35,14 +37,14 @@ def serving(path, **keys):
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        assert ready.wait(30)
+        assert ready.wait(SECONDS)
         if found:
             yield found[0]
     finally:
         loop, task = stop[0]
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(task.cancel)
-        thread.join(30)
+        thread.join(SECONDS)
         assert not thread.is_alive()
         if ended:
             raise ended[0]
@@ -51,7 +53,7 @@ def serving(path, **keys):
 def ask(url, path="/", method="GET", **headers):
     """One request: status, headers and body."""
     where = urlsplit(url)
-    line = http.client.HTTPConnection(where.hostname, where.port, timeout=30)
+    line = http.client.HTTPConnection(where.hostname, where.port, timeout=SECONDS)
     try:
         line.request(method, path, headers=headers)
         answer = line.getresponse()
@@ -65,7 +67,7 @@ class Stream:
 
     def __init__(self, url, last=None, **headers):
         where = urlsplit(url)
-        self.line = http.client.HTTPConnection(where.hostname, where.port, timeout=30)
+        self.line = http.client.HTTPConnection(where.hostname, where.port, timeout=SECONDS)
         self.line.request("GET", "/events", headers={**({"Last-Event-ID": last} if last else {}), **headers})
         self.answer = self.line.getresponse()
         self.sections, self.id = {}, None
@@ -90,7 +92,7 @@ class Stream:
             else:
                 event = {}
 
-    def until(self, condition, seconds=60.0):
+    def until(self, condition, seconds=SECONDS):
         """Read on until an event is as it should be."""
         end = time.monotonic() + seconds
         while True:

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -190,16 +189,29 @@ def test_goal_min_draws_small_means_on_the_left(tmp_path):
     assert rows[0].index("●") < rows[1].index("●")
 
 
+TOLD = """
+import sys
+from bestarm import cli, simulate
+
+def go(run, go=simulate.Run.go):
+    print("it goes", file=sys.stderr, flush=True)
+    go(run)
+
+simulate.Run.go = go
+cli.main()
+"""
+
+
 def test_ctrl_c_leaves_a_record_and_exits_with_130(tmp_path):
     path = tmp_path / "t.toml"
     path.write_text(TIED, encoding="utf-8")
-    command = [sys.executable, "-m", "bestarm.cli", "run", path, "--seed", "1", "--out", tmp_path / "r.json"]
+    command = [sys.executable, "-c", TOLD, "run", path, "--seed", "1", "--out", tmp_path / "r.json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    assert "tied" in process.stderr.readline()  # the run is about to begin
-    time.sleep(1.0)
+    assert "tied" in process.stderr.readline()
+    assert "it goes" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "interrupted" in out
     record = json.loads((tmp_path / "r.json").read_text())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta, hypergeom
 
 from bestarm.errors import InputError
-from bestarm.exact import clopper_pearson, fisher_pvalue, rejects
+from bestarm.exact import MANY, clopper_pearson, fisher_pvalue, rejects
 
 
 def rational(sa: int, sb: int, n: int, m: int) -> Fraction:
@@ -120,6 +120,19 @@ def test_one_at_a_time_or_all_at_once_decides_the_same():
     assert not together.all()
     alone = [bool(rejects(a, b, 2000, 1e-3)) for a, b in zip(sa.ravel(), sb.ravel(), strict=True)]
     assert together.ravel().tolist() == alone
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 10**5), st.integers(1, 10**5), st.floats(1e-9, 0.4), st.integers(0, 2**32))
+def test_many_arms_against_few_rivals_are_decided_as_each_alone(n, m, level, seed):
+    rng = np.random.default_rng(seed)
+    means, many = rng.random(3), 1 + MANY // 3
+    sb = rng.binomial(m, means)[:, None]
+    spread = 8 * np.sqrt(n * (1 + n / m))
+    sa = np.clip(n * means[:, None] - spread * rng.random((3, many)), 0, n).astype(np.int64)
+    together = rejects(sa, sb, n, level, m)
+    assert together.shape == sa.shape
+    assert (together == rejects(sa, sb, n, np.full(sa.shape, level), m)).all()
 
 
 @given(st.integers(1, 10**6), st.data(), st.sampled_from([0.3, 1e-3, 1e-9]))

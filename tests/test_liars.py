@@ -130,7 +130,7 @@ def test_without_liars_it_costs_about_what_fed_sel_costs(sigma):
     """Pulls per client .9 to 1.15 of Fed-SEL's, rounds .9 to 1.2, with the same |C| in the radius.
 
     α depends on |C|/δ alone: Fed-SEL with a third of δ has the radius of three times as many clients. A
-    run's rounds have a standard deviation of about 1 %, so means of 3 are near their limits.
+    run's pulls have a standard deviation of about 2 %, its rounds one of 1 %: one run is near its limit.
     """
     single = Problem.paper_instance(sigma)
     means = [list(row) for row in single.means]
@@ -138,7 +138,7 @@ def test_without_liars_it_costs_about_what_fed_sel_costs(sigma):
         plain = ba.study(single, "fed-sel", trials=400, seed=1, delta=0.1 / size, workers=1)
         problem = Problem.bernoulli(means, clients=size)
         trials = ba.study(
-            problem, "robust-fed-sel", rules=rules, trials=3, seed=1, delta=0.1, byzantine=1, workers=1
+            problem, "robust-fed-sel", rules=rules, trials=1, seed=1, delta=0.1, byzantine=1, workers=1
         )
         assert (trials["arm"] == "g1/a1").all()
         pulls = trials["pulls_total"].mean() / size / plain["pulls_total"].mean()

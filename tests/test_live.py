@@ -21,7 +21,7 @@ from bestarm.journal import Journal
 from bestarm.report import facts as collect
 from bestarm.report import follow, live, page
 from federations import CASES, Coins, Folds
-from lives import Stream, ask, serving
+from lives import SECONDS, Stream, ask, serving
 from test_mesh import Folds as MeshFolds
 from test_mesh import make, small
 from test_report import HOSTILE, Page, safe
@@ -397,7 +397,7 @@ def test_the_command_says_where_and_ends_when_it_is_told(folds):
         stream = Stream(said["url"])
         stream.until(lambda event: event["state"] == "going")
         process.send_signal(signal.SIGINT)  # with a page open
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=SECONDS)
         stream.close()
     finally:
         process.kill()

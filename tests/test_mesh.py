@@ -45,6 +45,7 @@ from bestarm.protocol.messages import Claim, Conclusion
 from bestarm.sources import FromPython
 from bestarm.topology import Graph, circulant, complete
 
+SECONDS = 120.0  # for anything: a bound that only what never comes reaches, however slow the machine is
 SMALL = {"north": {"a": 0.95, "b": 0.05}, "south": {"c": 0.5, "d": 0.02}}
 
 
@@ -471,7 +472,7 @@ def test_twelve_processes_a_liar_a_kill_and_a_late_start_end_right(tmp_path, see
     proof = crowd.place(crowd.honest[0]) / f"evidence-{liar}.json"
     assert verify_evidence(proof) == (liar, True)
     cli = [sys.executable, "-m", "bestarm.cli", "verify", "--json"]
-    done = subprocess.run([*cli, str(proof)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*cli, str(proof)], capture_output=True, text=True, timeout=SECONDS)
     assert json.loads(done.stdout) == {"ok": True, "accused": liar}
     plain = json.loads(proof.read_text())
     changed = bytearray.fromhex(plain["evidence"])
@@ -489,7 +490,7 @@ def test_fifty_more_campaigns(tmp_path, seed):
 
 def test_the_demo_ends_right(tmp_path):
     cli = [sys.executable, "-m", "bestarm.cli", "mesh", "demo", "--json"]
-    done = subprocess.run(cli, capture_output=True, text=True, timeout=150)
+    done = subprocess.run(cli, capture_output=True, text=True, timeout=4 * SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     shown = json.loads(done.stdout)
     assert shown["ok"]
@@ -506,7 +507,7 @@ def test_a_peer_that_is_told_to_stop_after_its_verdict_ends_well(tmp_path):
         crowd.start("all-1")
         assert crowd.wait(lambda found: found.get("all-1", {}).get("done")), crowd.logs()
         crowd.processes["all-1"].terminate()
-        assert crowd.processes["all-1"].wait(60) == 0, crowd.logs()
+        assert crowd.processes["all-1"].wait(SECONDS) == 0, crowd.logs()
     finally:
         crowd.end()
     said = json.loads((crowd.place("all-1") / "peer.log").read_text())
@@ -539,7 +540,7 @@ async def running(folder, case, names, **options):
         await asyncio.gather(*tasks.values(), return_exceptions=True)
 
 
-async def until(condition, seconds=30.0):
+async def until(condition, seconds=SECONDS):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it took too long"
@@ -552,13 +553,13 @@ def test_peers_leave_by_themselves_when_all_neighbours_have_the_verdict(tmp_path
 
     async def main():
         async with running(tmp_path / "m", case, case.problem.layout.clients) as (_, tasks):
-            return await asyncio.wait_for(asyncio.gather(*tasks.values()), 60)
+            return await asyncio.wait_for(asyncio.gather(*tasks.values()), SECONDS)
 
     assert [verdict.arm for verdict in asyncio.run(main())] == ["north/a"] * 8
 
     async def again():  # all receipts are there: it has nobody to wait for
         async with running(tmp_path / "m", case, ["north-1"]) as (_, tasks):
-            return await asyncio.wait_for(tasks["north-1"], 60)
+            return await asyncio.wait_for(tasks["north-1"], SECONDS)
 
     assert asyncio.run(again()).arm == "north/a"
 
@@ -573,7 +574,7 @@ def test_a_peer_that_cant_decide_says_whom_it_waits_for_and_ends_when_its_patien
             run = runs["north-1"]
             if spent:
                 run.node.stop("spent")
-            assert await asyncio.wait_for(tasks["north-1"], 60) is None
+            assert await asyncio.wait_for(tasks["north-1"], SECONDS) is None
             return run
 
     run = asyncio.run(main())
@@ -588,7 +589,7 @@ def test_a_peer_that_cant_decide_says_whom_it_waits_for_and_ends_when_its_patien
 
 
 async def tell(neighbour, tls, messages):
-    """Call a peer's Report; its answer, or the code of its refusal."""
+    """Call a peer's Report; the code of its refusal."""
     channel = wire.channel_to(neighbour, tls)
 
     async def stream():
@@ -596,7 +597,7 @@ async def tell(neighbour, tls, messages):
             yield wire.pack([data])
 
     try:
-        return await channel.stream_unary(f"/{wire.SERVICE}/Report")(stream(), timeout=2.0)
+        return await channel.stream_unary(f"/{wire.SERVICE}/Report")(stream(), timeout=SECONDS)
     except grpc.RpcError as error:
         return error.code()
     finally:
@@ -649,33 +650,33 @@ def test_probes_at_the_door_deliver_nothing(tmp_path):
             )
             plain = grpc.aio.insecure_channel(own.address, options=wire.CLIENT)
             for channel in (naked, plain):  # no certificate; no TLS
-                with pytest.raises(grpc.RpcError):
-                    await channel.unary_unary(f"/{wire.SERVICE}/Look")(b"", timeout=2.0)
+                with pytest.raises(grpc.RpcError) as refused:
+                    await channel.unary_unary(f"/{wire.SERVICE}/Look")(b"", timeout=SECONDS)
+                assert refused.value.code() == code.UNAVAILABLE
                 await channel.close()
             # Its certificate is known here, but nobody listens to it.
             assert await tell(own, deaf.tls, [report()]) == code.PERMISSION_DENIED
             assert run.gate.turned_away == 1
             assert await tell(own, near.tls, [REPORT + bytes(wire.MAX_MESSAGE)]) == code.RESOURCE_EXHAUSTED
             old = files.Place.load(files.place_of(other, layout, near.name))
-            replay = report(run=old.setup.run)
-            assert await tell(own, near.tls, [replay]) == code.DEADLINE_EXCEEDED
-            assert node.refused[near.name, "run"] == 1
+            tasks["replay"] = asyncio.create_task(tell(own, near.tls, [report(run=old.setup.run)]))
+            await until(lambda: node.refused[near.name, "run"] == 1)
             assert untouched()
             # A flood is read at a bounded rate, and others are still heard.
-            heard = node.refused.total()
-            junk = [b"junk"] * 10**6
-            tasks["flood"] = asyncio.create_task(tell(own, near.tls, junk))
+            heard, began = node.refused.total(), time.monotonic()
+            tasks["flood"] = asyncio.create_task(tell(own, near.tls, [b"junk"] * 10**6))
             friend = next(p for p in hears.values() if p.name != near.name)
             j = friend.setup.layout.group_of[friend.name]
             word = Envelope.sign(
                 friend.key, friend.setup.run, friend.name, friend.setup.layout.groups[j].name, 0,
                 Claim(j, 0, mean=0.5).encode((2, 2), "means")[0],
             )  # fmt: skip
-            await until(lambda: node.refused.total() > heard)
-            await tell(own, friend.tls, [REPORT + word.encode()])
-            assert list(node.slots.accepted) == [word.slot]
-            await tasks["flood"]
-            assert node.refused.total() - heard < wire.BURST + 20 * wire.RATE
+            await until(lambda: node.refused.total() - heard > wire.BURST)
+            tasks["friend"] = asyncio.create_task(tell(own, friend.tls, [REPORT + word.encode()]))
+            await until(lambda: list(node.slots.accepted) == [word.slot])
+            assert not tasks["flood"].done()
+            took = time.monotonic() - began
+            assert node.refused.total() - heard <= wire.BURST + wire.RATE * took + 1
             assert not tasks["north-1"].done()
             # The port is not shared, and the journal has one writer.
             with pytest.raises(InputError, match="a peer is running here already"):
@@ -740,7 +741,7 @@ def test_a_new_stream_of_one_sender_ends_the_old_one(tmp_path):
                 await calls[-1].write(wire.pack([b"x"]))
                 await until(lambda k=k: run.gate.words["south-1"] == k)
             for call in calls[:-1]:
-                assert await asyncio.wait_for(call.code(), 10) == grpc.StatusCode.ABORTED
+                assert await asyncio.wait_for(call.code(), SECONDS) == grpc.StatusCode.ABORTED
             assert not calls[-1].done()
             assert len(run.gate.live) == 1
             calls[-1].cancel()
@@ -768,7 +769,7 @@ def test_new_streams_and_looks_do_not_get_around_the_bounded_rate(tmp_path):
                 await calls[-1].write(wire.pack([b"x"] * 100))
                 await until(lambda began=began: run.gate.called > began and run.gate.words["south-1"])
             with pytest.raises(grpc.RpcError) as refused:
-                await channel.unary_unary(f"/{wire.SERVICE}/Look")(b"", timeout=10)
+                await channel.unary_unary(f"/{wire.SERVICE}/Look")(b"", timeout=SECONDS)
             assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
             assert run.gate.words["south-1"] == 100
             for call in calls:
@@ -802,6 +803,7 @@ def test_making_a_mesh_again_overwrites_no_key_and_keeps_the_run(tmp_path):
 
 
 def test_check_finds_what_keeps_a_node_from_its_neighbours(tmp_path, monkeypatch):
+    monkeypatch.setattr("bestarm.mesh.check.PATIENCE", SECONDS)
     case, folder = small("means"), tmp_path / "m"
     make(case, folder)
     layout = case.problem.layout
@@ -843,7 +845,7 @@ def test_the_command_line_makes_a_mesh_and_refuses_what_it_cant_bear(tmp_path):
     cli = [sys.executable, "-m", "bestarm.cli"]
 
     def run(*args):
-        done = subprocess.run([*cli, *map(str, args)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*cli, *map(str, args)], capture_output=True, text=True, timeout=SECONDS)
         assert "Traceback" not in done.stderr
         return done.returncode, done.stdout
 

@@ -46,14 +46,14 @@ def fresh(problem, row, trials, seed=12, **keys):
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_stated_ranges_cover_fresh_runs(name):
-    """The ranges of 12,000 planned runs, against 1,000 fresh ones.
+    """The ranges of 2,000 planned runs, against 2,000 fresh ones.
 
     A range that is stated as 90 % (to a whole percent) holds 85 to 95 % of them. A cost with few values may
     have no such range; the one it has is stated with another share, and holds that ± 5 %. Null: the share
     inside is the stated one. The number inside is then beta-binomial, and a check fails by chance with
     probability at most 10⁻⁶; a share that is off by 10 points fails with more than 0.999.
     """
-    planned, new = 12_000, 1000
+    planned, new = 2000, 2000
     law = betabinom(new, round(0.9 * planned), round(0.1 * planned))
     assert law.cdf(0.85 * new - 1) + law.sf(0.95 * new) <= 1e-6
     assert betabinom(new, round(0.8 * planned), round(0.2 * planned)).cdf(0.85 * new - 1) > 0.999

@@ -27,7 +27,7 @@ from bestarm.sources import (
     SourceFailed,
 )
 
-QUICK = Retry(attempts=3, wait=0.001, timeout=20)
+QUICK = Retry(attempts=3, wait=0.001, timeout=120)
 SHORT = Retry(attempts=2, wait=0.001, timeout=0.3)
 
 
@@ -66,7 +66,7 @@ def python(code: str) -> str:
 
 def gone(pid: int) -> bool:
     """Whether a process has ended (it may still wait for its parent to take note)."""
-    for _ in range(2000):
+    for _ in range(20_000):
         try:
             with open(f"/proc/{pid}/stat") as file:
                 if file.read().rpartition(")")[2].split()[0] == "Z":
@@ -358,8 +358,8 @@ print(0.5)
 @needs_proc
 def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path):
     command = f"sh -c 'echo $$ >>{tmp_path}/pids; sleep 1000 & echo $! >>{tmp_path}/pids; wait' sh {{arm}}"
-    retry = Retry(attempts=2, wait=0.001, timeout=1.0)
-    assert "no answer within 1 s" in failure(FromCommand(command, retry=retry))
+    retry = Retry(attempts=4, wait=0.001, timeout=0.5)  # the first may be slow to begin
+    assert "no answer within 0.5 s" in failure(FromCommand(command, retry=retry))
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert pids
     assert all(gone(pid) for pid in pids)
@@ -452,7 +452,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.paths.append(self.path)
         status, body, *how = self.server.answers[min(len(self.server.paths), len(self.server.answers)) - 1]
         if how == ["hang"]:
-            self.server.let_go.wait(30)
+            self.server.let_go.wait(120)
         if how == ["cut"]:
             self.wfile.write(b"HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\n0.5")
             return

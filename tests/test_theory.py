@@ -33,6 +33,7 @@ def test_the_shares_of_garivier_and_kaufmann_s_experiments(means, shares):
     assert list(limit(ba.Problem.bernoulli([means]), 0.1).shares.values()) == pytest.approx(shares, abs=6e-4)
 
 
+@settings(max_examples=40)
 @given(st.floats(0.02, 0.98), st.floats(0.02, 0.98))
 def test_two_arms_are_chernoff_s_information(a, b):
     """For two arms 1/T* is kl(a, m), at the m between them with kl(a, m) = kl(b, m)."""

@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 HALF_LOG_2PI = 0.9189385332046727
+MANY, EACH = 1 << 15, 100  # sums, and sums a rival, from which on a search that they share is quicker
 DIRECT_TERMS = 1024  # a tail of at most so many terms is summed one by one
 # Gauss–Legendre with 24 nodes on each eighth of [0, 1].
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
@@ -175,8 +176,13 @@ def rejects(sa: ArrayLike, sb: ArrayLike, n: ArrayLike, level: ArrayLike, m: Arr
 
     An arm that is not behind is never rejected: its p is at least one half. The terms of the tail fall ever
     faster, so p is at most the geometric series with its first ratio, and at least any number of terms times
-    the last of them; only where the level lies between such bounds is the tail summed.
+    the last of them; only where the level lies between such bounds is the tail summed. Many arms that are
+    compared with few rivals at one look share a search for the largest sum that is rejected.
     """
+    if np.size(sa) > MANY and np.size(n) == np.size(level) == np.size(n if m is None else m) == 1:
+        rivals, back = np.unique(np.asarray(sb, dtype=np.float64), return_inverse=True)
+        if np.size(sa) > EACH * len(rivals):
+            return np.asarray(np.asarray(sa) <= _critical(rivals, n, level, m)[back.reshape(np.shape(sb))])
     sizes = (n, n if m is None else m)
     sums = tuple(np.asarray(x, dtype=np.float64) for x in (sa, sb, *sizes, level))
     first, second, of_a, of_b, most = np.broadcast_arrays(*sums)
@@ -198,6 +204,16 @@ def rejects(sa: ArrayLike, sb: ArrayLike, n: ArrayLike, level: ArrayLike, m: Arr
         small[unclear[near]] = _log_upper_tail(k, ones, na, nb, term) <= bound
     out[ahead] = small
     return out
+
+
+def _critical(sb: Floats, n: ArrayLike, level: ArrayLike, m: ArrayLike | None) -> Floats:
+    """The largest sa with p(sa, sb) ≤ level, by bisection, for p rises with sa; −1 if there is none."""
+    low, high = np.full(sb.shape, -1.0), np.ceil(sb * np.asarray(n) / np.asarray(n if m is None else m))
+    while len(at := np.flatnonzero(high - low > 1.0)):
+        middle = np.floor((low[at] + high[at]) / 2.0)
+        lost = rejects(middle, sb[at], n, level, m)
+        low[at], high[at] = np.where(lost, middle, low[at]), np.where(lost, high[at], middle)
+    return low
 
 
 def clopper_pearson(successes: ArrayLike, n: ArrayLike, level: ArrayLike) -> tuple[Floats, Floats]:

@@ -8,6 +8,7 @@ import pytest
 
 import bestarm as ba
 from bestarm.report import page as pages
+from lives import SECONDS
 
 pytestmark = pytest.mark.browser
 HOSTILE = (
@@ -66,6 +67,7 @@ def visit(chromium, folder):
         contexts.append(context)
         context.set_offline(True)
         page = context.new_page()
+        page.set_default_timeout(1000 * SECONDS)
         target = (folder / f"{name}.html").as_uri()
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))

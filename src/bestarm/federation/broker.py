@@ -27,7 +27,9 @@ from bestarm.deploy import write
 from bestarm.errors import InputError
 from bestarm.federation.files import Federation
 
-START_SECONDS = 20.0
+START_SECONDS = 60.0
+PORT_SECONDS = 15.0  # that the port of a broker which was killed may stay taken
+PAGE_SECONDS = 10.0
 LONGEST_LOG = 1 << 22
 
 
@@ -53,7 +55,7 @@ def binary() -> str:
 def fetch(url: str) -> bytes:
     """A page of a broker's monitoring port; OSError if there is none."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=2) as answer:
+    with opener.open(url, timeout=PAGE_SECONDS) as answer:
         return bytes(answer.read())
 
 
@@ -96,7 +98,8 @@ include "accounts.conf"
     def start(self) -> None:
         """Start it and wait until it serves; ``Unreachable`` if it doesn't."""
         demand_open_files(self.files)
-        path, deadline = self._configure(), time.monotonic() + START_SECONDS
+        path, began = self._configure(), time.monotonic()
+        deadline = began + START_SECONDS
         while True:
             for stale in self.folder.glob("*.ports"):
                 stale.unlink(missing_ok=True)
@@ -109,18 +112,17 @@ include "accounts.conf"
                     preexec_fn=_end_with_parent if sys.platform == "linux" else None,
                 )
             while time.monotonic() < deadline and self.process.poll() is None:
-                if self._get("/healthz") is not None:
-                    self._demand_sync()
+                if self._get("/healthz") is not None and (page := self._get("/jsz")) is not None:
+                    self._demand_sync(page)
                     return
                 time.sleep(0.02)
             said = self._said()
             if self.process.poll() is None or time.monotonic() > deadline:
                 self.stop()
                 raise Unreachable(f"the broker did not start within {START_SECONDS:g} s: see broker.log")
-            # The port of one that was killed may be taken for a moment longer.
             if not any("address already in use" in line for line in said):
                 raise Unreachable(f"the broker did not start: {said[-1] if said else 'it said nothing'}")
-            if time.monotonic() > deadline - START_SECONDS + 5:
+            if time.monotonic() > began + PORT_SECONDS:
                 raise Unreachable(f"port {self.port} is taken by another process: stop it, or use --nats")
             time.sleep(0.2)
 
@@ -157,9 +159,9 @@ include "accounts.conf"
         except (OSError, ValueError, LookupError):
             return None
 
-    def _demand_sync(self) -> None:
+    def _demand_sync(self, page: bytes) -> None:
         """By default a broker writes to disk minutes later; this one must do it for each message."""
-        if not syncs(self._get("/jsz") or b"{}"):
+        if not syncs(page):
             self.stop()
             raise Unreachable("the broker does not sync each message (nats-server 2.10 or newer does)")
 

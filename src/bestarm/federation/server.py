@@ -725,7 +725,7 @@ class Server:
 
     async def _page(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ValueError, TimeoutError):
-            line = await asyncio.wait_for(reader.readline(), 5)
+            line = await asyncio.wait_for(reader.readline(), 30)
             path = line.split(b" ")[1] if line.count(b" ") >= 2 else b""
             code, body = "404 Not Found", "see /metrics and /healthz\n"
             if path == b"/metrics":

@@ -42,7 +42,7 @@ KEYS = {
 BEST = "north/a"
 LIAR, KILLED, LATE = "south-4", "west-2", "north-3"
 MEANS, PAUSE = "BESTARM_DEMO_MEANS", "BESTARM_DEMO_PAUSE"
-LIMIT = 90.0
+LIMIT = 300.0
 
 
 def scenario(**keys: Any) -> Scenario:
@@ -180,7 +180,7 @@ class Crowd:
     def end(self) -> None:
         """All are told to stop; who does not, is killed."""
         for stop in (subprocess.Popen.terminate, subprocess.Popen.kill):
-            until = time.monotonic() + 10
+            until = time.monotonic() + 60
             for process in self.processes.values():
                 if process.poll() is None:
                     stop(process)

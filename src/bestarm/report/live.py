@@ -134,6 +134,12 @@ class Live:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), BEAT)
 
+    async def pause(self) -> None:
+        """Between two frames of a stream; not when it is over."""
+        until = time.monotonic() + max(GAP, 4 * self.took)
+        while not self.closing and (left := until - time.monotonic()) > 0:
+            await asyncio.sleep(min(GAP, left))
+
     async def frame(self) -> Frame:
         """The newest frame; whoever asks at the same time shares it."""
         async with self._making:
@@ -285,7 +291,7 @@ async def stream(live: Live, last: str) -> AsyncIterator[str]:
                     yield f"id: {identity}\ndata: {json.dumps(plain)}\n\n"
                 else:
                     yield f"event: beat\ndata: {json.dumps(state)}\n\n"
-                await asyncio.sleep(max(GAP, 4 * live.took))
+                await live.pause()
                 await waiting
             finally:
                 waiting.cancel()
@@ -455,7 +461,7 @@ async def serve(
     live = Live(source)
     config = uvicorn.Config(
         application(live, token), log_config=None, access_log=False, lifespan="off", server_header=False,
-        http="h11", ws="none", loop="asyncio", proxy_headers=False, timeout_graceful_shutdown=3,
+        http="h11", ws="none", loop="asyncio", proxy_headers=False, timeout_graceful_shutdown=10,
         limit_concurrency=4 * STREAMS,
     )  # fmt: skip
     server = _Quiet(config)
