@@ -320,6 +320,9 @@ def test_new_reads_a_csv_file(tmp_path):
     assert named.returncode == 0
     assert 'arm = "city"' in (tmp_path / "other.toml").read_text("utf-8")
     assert bestarm("new", "third", "--arm-column", "city", cwd=tmp_path).returncode == 2
+    assert bestarm("new", "third", "--csv", "late.csv", "--goal", "least", cwd=tmp_path).returncode == 2
+    assert bestarm("new", "third", "--csv", "late.csv", "--goal", "min", cwd=tmp_path).returncode == 0
+    assert "lowest mean of minutes late" in bestarm("check", "third.toml", cwd=tmp_path).stdout
 
 
 def test_what_is_no_run_is_said_with_a_next_step(tmp_path):

@@ -929,14 +929,15 @@ def new(
     reward_column: Annotated[
         str, typer.Option(metavar="COLUMN", help="holds the rewards [default: the last column of numbers]")
     ] = "",
+    goal: Annotated[str, typer.Option(metavar="max|min", help="is more better, or less?")] = "",
     as_json: Json = False,
 ) -> int:
     """Write a commented scenario to start from. An existing file is left alone."""
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
-    columns = (group_column, arm_column, reward_column)
-    if csv is None and any(columns):
-        raise InputError("columns are those of a CSV file", fix="Name it with --csv FILE")
-    text = TEMPLATE.format(file=path) if csv is None else scenario_for_csv(csv, path, *columns)
+    about = (group_column, arm_column, reward_column, goal)
+    if csv is None and any(about):
+        raise InputError("columns and goal are those of a CSV file", fix="Name it with --csv FILE")
+    text = TEMPLATE.format(file=path) if csv is None else scenario_for_csv(csv, path, *about)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

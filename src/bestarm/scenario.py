@@ -666,7 +666,7 @@ DATA_TEMPLATE = """\
 {columns}
 
 delta = 0.05            # the answer may be wrong with at most this probability
-goal = "max"            # CHECK: "max": the highest mean is best; "min": the lowest
+goal = "{goal}"            # {check}"max": the highest mean is best; "min": the lowest
 
 [data]
 csv = {path}
@@ -723,13 +723,17 @@ class _Column:
         return f"#   {visible(self.name)}: {found}{gaps}"
 
 
-def scenario_for_csv(path: Path, target: Path, group: str = "", arm: str = "", reward: str = "") -> str:
+def scenario_for_csv(
+    path: Path, target: Path, group: str = "", arm: str = "", reward: str = "", goal: str = ""
+) -> str:
     """The text of a scenario for a CSV file, to be written to `target`.
 
     Columns that are not named are guessed: group and arm are the first two that hold text, the reward is the
     last one that holds numbers.
     """
     where = str(path)
+    if goal not in ("", "max", "min"):
+        raise InputError(f"goal = {shorten(goal)}", expected="max or min")
     with _reading(path, where) as file:
         header, rows = _table(file, where)
         _demand_commas(header, where)
@@ -768,6 +772,7 @@ def scenario_for_csv(path: Path, target: Path, group: str = "", arm: str = "", r
         path=_quoted(Path(relative).as_posix()), group=_quoted(group), arm=_quoted(arm),
         reward=_quoted(reward), rows=rewards.rows, least=rewards.least, most=rewards.most,
         low=f"{low:.12g}", high=f"{high:.12g}", missing=gaps if rewards.missing else "",
+        goal=goal or "max", check="" if goal else "CHECK: ",
     )  # fmt: skip
 
 

@@ -116,7 +116,7 @@ def demo(folder: Path | None, seed: int, say: Callable[[str], None]) -> Shown:
         where = str(folder) if kept else "DIR"
         tell("a whole federation here, in up to a minute; by hand it would be")
         tell(f"  bestarm federation init SCENARIO.toml --out {where}")
-        tell(f"  bestarm client {where}/clients/CLIENT --arms {__name__}:Coins    # for each of them")
+        tell(f"  bestarm client {where}/clients/CLIENT --csv FILE    # at each site")
         tell(f"  bestarm server {where} --patience {PATIENCE:g}")
         tell(f"{len(made.setup.layout.clients)} clients in two groups; one liar a group is borne")
         crowd = _Crowd(folder)
