@@ -276,7 +276,7 @@ def test_a_problem_knows_its_file_and_what_a_verdict_from_it_is_about(tmp_path):
     problem = ba.load(data(tmp_path, COLUMNS)).problem
     assert (problem.data.csv, problem.data.reward, problem.data.rows) == ("d.csv", "score", 5)
     assert "from the 5 rows of d.csv with replacement: a verdict is about the file" in str(problem.data)
-    assert ba.Problem.from_dict(problem.to_dict()) == problem
+    assert ba.Problem.from_dict(problem.to_dict()).data == problem.data
     counted = ba.load(data(tmp_path, COLUMNS + "count = 'n'")).problem
     assert (counted.data.rows, counted.data.rewards) == (5, 9)
     assert "the 9 rewards that d.csv counts" in str(counted.data)

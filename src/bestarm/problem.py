@@ -8,7 +8,7 @@ checked and rewards of any scale are brought to [0, 1], with 1 the better end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -158,7 +158,7 @@ class Problem:
     layout: Layout
     rewards: tuple[tuple[RewardModel, ...], ...]
     scale: Scale = UNIT
-    data: Data | None = None
+    data: Data | None = field(default=None, compare=False)  # two files may hold the same problem
 
     @staticmethod
     def from_rewards(
