@@ -22,8 +22,8 @@ LAYERS: list[tuple[str, tuple[str, ...]]] = [
     ("numbers and files", ("rewards", "confidence", "exact", "topology", "sources", "journal")),
     ("who may pull what", ("problem",)),
     ("the algorithms, without I/O", ("protocol",)),
-    ("around the algorithms", ("theory", "adversary", "record")),
-    ("more around them", ("kernels", "network")),
+    ("around the algorithms", ("theory", "adversary", "record", "table")),
+    ("more around them", ("kernels", "network", "words")),
     ("files in", ("scenario",)),
     ("one run", ("simulate",)),
     ("runs and checks", ("study", "peers", "audit")),
@@ -37,7 +37,7 @@ LAYERS: list[tuple[str, tuple[str, ...]]] = [
 
 # Conveniences of objects that are made below: imported when they are called, and not before.
 LATE_AND_UP = {
-    ("problem", "scenario"): "Problem.from_csv",
+    ("problem", "table"): "Problem.from_csv",
     ("problem", "report"): "Problem.plot_heterogeneity",
     ("record", "report"): "Record.plot",
     ("study", "report"): "Trials.plot",

@@ -262,7 +262,7 @@ def test_ctrl_c_on_the_command_line_keeps_the_journal_and_the_same_command_goes_
     try:
         source = follow.Journalled(tmp_path / "run.db")
         while not source.count:
-            source.catch_up()
+            source.catch_up(0.0)
             assert process.poll() is None, process.communicate()
             threading.Event().wait(0.1)
         process.send_signal(signal.SIGINT)
@@ -280,3 +280,24 @@ def test_ctrl_c_on_the_command_line_keeps_the_journal_and_the_same_command_goes_
     assert "another options" in done.stderr
     assert len(events_of(tmp_path / "run.db")[1]) == count > 0
     source.close()
+
+
+def test_a_reader_that_is_slower_than_the_writer_comes_to_an_end(tmp_path, monkeypatch):
+    path = tmp_path / "run.db"
+    run("fed-sel", journal=path)
+    header, events = events_of(path)
+    with Journal.create(tmp_path / "growing.db", kept.KIND, header) as journal:
+        journal.append_many(events[:10])
+        left, take = iter(events[10:]), follow.Fold.take
+
+        def slow(fold, event):
+            take(fold, event)
+            journal.append(*next(left))  # one more for each that is taken
+
+        monkeypatch.setattr(follow.Fold, "take", slow)
+        source = follow.Journalled(journal.path)
+        source.catch_up()
+        assert source.count == 10
+        source.catch_up()
+        assert source.count == 20
+        source.close()

@@ -10,7 +10,7 @@ import pytest
 import bestarm as ba
 from bestarm.deploy import without_means
 from bestarm.rewards import Bernoulli, Recording, Table
-from bestarm.scenario import scenario_for_csv
+from bestarm.table import scenario_for_csv
 
 GROUPS = """
 [[group]]

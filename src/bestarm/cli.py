@@ -31,20 +31,9 @@ from bestarm import audit, topology
 from bestarm.errors import InputError, visible
 from bestarm.problem import Data
 from bestarm.protocol import METHODS
-from bestarm.record import (
-    Record,
-    aim,
-    coins_said,
-    fallen,
-    leading,
-    mean_of,
-    still_in,
-    views,
-    what_helps,
-    why_undecided,
-)
+from bestarm.record import Record, fallen, views
 from bestarm.rewards import Scale
-from bestarm.scenario import TEMPLATE, Scenario, load, scenario_for_csv
+from bestarm.scenario import TEMPLATE, Scenario, load
 from bestarm.simulate import (
     DEFAULT_METHOD,
     Interrupted,
@@ -55,7 +44,9 @@ from bestarm.simulate import (
 )
 from bestarm.study import StudyInterrupted, StudyProgress, Trials
 from bestarm.study import study as run_study
+from bestarm.table import scenario_for_csv
 from bestarm.version import __version__
+from bestarm.words import aim, coins_said, leading, mean_of, still_in, what_helps, why_undecided
 
 OK, BAD_INPUT, UNDECIDED, NOT_VERIFIED, UNREACHABLE, INTERRUPTED = 0, 2, 3, 4, 5, 130
 MOST_ROWS = 20

@@ -236,7 +236,7 @@ class Problem:
     @staticmethod
     def from_csv(path: str, **data: Any) -> Problem:
         """A problem from a CSV file; the keywords are the keys of a scenario's ``[data]`` table."""
-        from bestarm.scenario import problem_from_csv
+        from bestarm.table import problem_from_csv
 
         return problem_from_csv(path, data)
 

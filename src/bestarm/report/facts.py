@@ -31,24 +31,14 @@ from bestarm.protocol.fisher import Looks
 from bestarm.protocol.machine import Received, Start
 from bestarm.protocol.options import make
 from bestarm.protocol.rounds import heard
-from bestarm.record import (
-    Record,
-    aim,
-    coins_said,
-    leading,
-    mean_of,
-    on_user_scale,
-    still_in,
-    views_of,
-    what_helps,
-    why_undecided,
-)
+from bestarm.record import Record, on_user_scale, views_of
 from bestarm.rewards import Recording, Scale
 from bestarm.simulate import Drawn, Run, as_pulled, on_unit_scale, prepare
 from bestarm.study import LIMIT_ARMS, Trials
 from bestarm.theory import heterogeneity, limit
 from bestarm.topology import circle
 from bestarm.version import __version__
+from bestarm.words import aim, coins_said, leading, mean_of, still_in, what_helps, why_undecided
 
 Facts = dict[str, Any]
 

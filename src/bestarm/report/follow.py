@@ -178,12 +178,11 @@ class Journalled:
         assert self.fold is not None
         until = time.monotonic() + seconds
         self.known = max(self.known, len(self.journal))
-        for event in self.journal.events(self.count):
+        for event in self.journal.events(self.count) if self.count < self.known else ():
             self.fold.take(event)
             self._mark(self.fold)
-            if time.monotonic() > until:
+            if self.count >= self.known or time.monotonic() > until:  # its writer may be the quicker one
                 break
-        self.known = max(self.known, self.count)
 
     def _mark(self, fold: Fold) -> None:
         """Keep a server's fold as it is now, evenly spread: its signatures take long to check again.

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from bestarm import theory
 from bestarm.errors import InputError, nearest, visible
 from bestarm.problem import Problem
-from bestarm.record import Record, View, fallen, mean_of, views
+from bestarm.record import Record, View, fallen, views
 from bestarm.rewards import Scale
 from bestarm.study import NUMBERS, Trials
 from bestarm.topology import Graph, Groups, Nodes, circle, members, numbers
+from bestarm.words import mean_of
 
 # Okabe and Ito's palette: told apart by colour-blind readers too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
