@@ -37,11 +37,10 @@ from bestarm.federation import client as clients
 from bestarm.federation import files, wire
 from bestarm.federation.broker import Unreachable, binary
 from bestarm.federation.client import Client, Site
-from bestarm.federation.demo import MEANS, PAUSE
 from bestarm.federation.server import AHEAD, NOTE_BYTES, NOTES, Server, Status, verify
 from bestarm.identity import Envelope, Key
 from bestarm.record import Record
-from bestarm.sources import FromPython, SourceFailed
+from bestarm.sources import MEANS, PAUSE, FromPython, SourceFailed
 from federations import CASES, Coins, comparable, in_process, scenario
 
 CLI = [sys.executable, "-m", "bestarm.cli"]
@@ -76,7 +75,7 @@ class Processes:
                 *CLI,
                 "client",
                 place,
-                *(args or ["--arms", "bestarm.federation.demo:Coins"]),
+                *(args or ["--arms", "bestarm.sources:Coins"]),
                 "--json",
             ]
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -366,7 +365,7 @@ def test_keys_that_are_unknown_revoked_or_of_another_federation_are_refused(tmp_
             await until(lambda: f"unknown key {unknown.public}" in caplog.text)
             with pytest.raises(Unreachable, match="certificate"):
                 await wire.connect(west.setup.url, west.nkey, stranger / "ca.pem", "x", "_INBOX_x")
-            coins = ("--arms", "bestarm.federation.demo:Coins", "--nats", west.setup.url)
+            coins = ("--arms", "bestarm.sources:Coins", "--nats", west.setup.url)
             federation.start("east-1", *coins, place=stranger)
             tls = ssl.create_default_context(cafile=folder / "broker" / "ca.pem")
             naked = {"tls": tls, "tls_handshake_first": True, "allow_reconnect": False}

@@ -21,9 +21,11 @@ import inspect
 import json
 import math
 import os
+import random
 import re
 import shlex
 import signal
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -41,6 +43,7 @@ from bestarm.errors import InputError, nearest, shorten
 
 PIECE = 10_000  # rewards that are asked for at a time
 MAX_OUTPUT = 1 << 20  # bytes of one answer
+MEANS, PAUSE = "BESTARM_DEMO_MEANS", "BESTARM_DEMO_PAUSE"
 SHELLS = ("sh", "ash", "bash", "dash", "zsh", "ksh", "fish")
 
 
@@ -603,3 +606,15 @@ class FromCsv(Source):
             raise Exhausted(f"{self._where(arm)}: all {len(rewards)} rewards were played")
         self._made[arm] = made + len(given)
         return given
+
+
+class Coins:
+    """0/1 rewards for demos, with the means that the environment names; a pause before each batch."""
+
+    def __init__(self) -> None:
+        self.means: dict[str, float] = json.loads(os.environ[MEANS])
+        self.pause = float(os.environ.get(PAUSE, "0"))
+
+    def pull(self, arm: str, times: int) -> list[int]:
+        time.sleep(self.pause)
+        return [int(random.random() < self.means[arm]) for _ in range(times)]

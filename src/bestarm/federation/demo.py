@@ -30,6 +30,7 @@ from bestarm.journal import Journal
 from bestarm.protocol.machine import Event, Send
 from bestarm.record import Record
 from bestarm.scenario import Scenario, scenario_from_dict
+from bestarm.sources import MEANS, PAUSE, Coins, FromPython
 
 KEYS = {
     "method": "robust-fed-sel",
@@ -43,25 +44,12 @@ KEYS = {
 }
 BEST = "north/a"
 LIAR, STRAGGLER, KILLED = "south-4", "north-4", "north-2"
-MEANS, PAUSE = "BESTARM_DEMO_MEANS", "BESTARM_DEMO_PAUSE"
 PATIENCE, HURRY = 60.0, 2.0  # with all, and with the straggler alone
 LIMIT = 300.0
 
 
 def scenario() -> Scenario:
     return scenario_from_dict(KEYS, Path())
-
-
-class Coins:
-    """0/1 rewards with the means that the environment names; a pause before each batch for a straggler."""
-
-    def __init__(self) -> None:
-        self.means: dict[str, float] = json.loads(os.environ[MEANS])
-        self.pause = float(os.environ.get(PAUSE, "0"))
-
-    def pull(self, arm: str, times: int) -> list[int]:
-        time.sleep(self.pause)
-        return [int(random.random() < self.means[arm]) for _ in range(times)]
 
 
 class Liar:
@@ -82,7 +70,6 @@ def lie(folder: str) -> None:
     """The liar's process."""
     from bestarm.deploy import until_stopped
     from bestarm.federation.client import Client
-    from bestarm.sources import FromPython
 
     def liar(place: files.Place) -> Any:
         return Liar(place.setup.room.client(place.setup.layout, place.client, place.setup.unit))
@@ -171,7 +158,15 @@ class _Crowd:
         means = next(g["arms"] for g in groups if name.startswith(g["name"]))
         pause = {STRAGGLER: "0.2", KILLED: "0.05"}.get(name, "0")
         place = self.folder / "clients" / name
-        command = [sys.executable, "-m", "bestarm.cli", "client", str(place), "--arms", f"{__name__}:Coins"]
+        command = [
+            sys.executable,
+            "-m",
+            "bestarm.cli",
+            "client",
+            str(place),
+            "--arms",
+            "bestarm.sources:Coins",
+        ]
         if name == LIAR:
             command = [sys.executable, "-c", f"import {__name__} as d; d.lie({str(place)!r})"]
         environment = {**os.environ, MEANS: json.dumps(means), PAUSE: pause}

@@ -26,6 +26,7 @@ from bestarm.mesh.node import REPORT, verify
 from bestarm.mesh.wire import Line
 from bestarm.protocol.messages import Claim, Conclusion, decode_claim
 from bestarm.scenario import Scenario, scenario_from_dict
+from bestarm.sources import MEANS, PAUSE, Coins, FromPython
 
 KEYS = {
     "method": "p2p",
@@ -41,24 +42,11 @@ KEYS = {
 }
 BEST = "north/a"
 LIAR, KILLED, LATE = "south-4", "west-2", "north-3"
-MEANS, PAUSE = "BESTARM_DEMO_MEANS", "BESTARM_DEMO_PAUSE"
 LIMIT = 300.0
 
 
 def scenario(**keys: Any) -> Scenario:
     return scenario_from_dict({**KEYS, **keys}, Path())
-
-
-class Coins:
-    """0/1 rewards with the means that the environment names; a pause before each batch."""
-
-    def __init__(self) -> None:
-        self.means: dict[str, float] = json.loads(os.environ[MEANS])
-        self.pause = float(os.environ.get(PAUSE, "0"))
-
-    def pull(self, arm: str, times: int) -> list[int]:
-        time.sleep(self.pause)
-        return [int(random.random() < self.means[arm]) for _ in range(times)]
 
 
 class Lies(Line):
@@ -102,7 +90,6 @@ def lie(folder: str) -> None:
     """The liar's process."""
     from bestarm.deploy import until_stopped
     from bestarm.mesh.run import Run
-    from bestarm.sources import FromPython
 
     run = Run(folder, lambda node: FromPython(Coins()), line=Lies)
     run.node.careful = False
@@ -130,7 +117,7 @@ class Crowd:
         j = self.layout.group_of[name]
         means = dict(zip(self.layout.groups[j].arms, self.case.problem.means[j], strict=True))
         command = [sys.executable, "-m", "bestarm.cli", "peer", str(self.place(name)), "--json"]
-        command += ["--arms", f"{__name__}:Coins"]
+        command += ["--arms", "bestarm.sources:Coins"]
         if name in self.liars:
             command = [sys.executable, "-c", f"import {__name__} as d; d.lie({str(self.place(name))!r})"]
         environment = {**os.environ, MEANS: json.dumps(means), PAUSE: str(self.pause)}
