@@ -350,3 +350,16 @@ def test_version_and_help():
     assert bestarm("--version").stdout.startswith("bestarm ")
     for command in ("run", "check", "new", "verify"):
         assert bestarm(command, "--help").returncode == 0
+
+
+def test_only_the_verdict_s_group_wins(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(
+        'epsilon = 0.2\n[[group]]\nname = "g"\narms = { a = 0.6, b = 0.1 }\n'
+        '[[group]]\nname = "h"\narms = { c = 0.58, d = 0.1 }\n',
+        encoding="utf-8",
+    )
+    done = bestarm("run", path, "--seed", 1)
+    assert done.returncode == 0
+    assert done.stdout.count(" wins") == 1
+    assert done.stdout.count(" stays") == 1

@@ -46,7 +46,16 @@ from bestarm.study import StudyInterrupted, StudyProgress, Trials
 from bestarm.study import study as run_study
 from bestarm.table import scenario_for_csv
 from bestarm.version import __version__
-from bestarm.words import aim, coins_said, leading, mean_of, still_in, what_helps, why_undecided
+from bestarm.words import (
+    aim,
+    coins_said,
+    leading,
+    mean_of,
+    nothing_promised,
+    still_in,
+    what_helps,
+    why_undecided,
+)
 
 OK, BAD_INPUT, UNDECIDED, NOT_VERIFIED, UNREACHABLE, INTERRUPTED = 0, 2, 3, 4, 5, 130
 MOST_ROWS = 20
@@ -491,8 +500,8 @@ def _show_study(done: Trials) -> None:
     out.print(table, width=None if out.is_terminal else 200)
     out.print(
         f"Means of {done.trials:,} trials ± 95 %. longest: pulls of the busiest client. ×limit: pulls "
-        "against the least that an exact answer from 0/1 rewards needs on average. wrong: wrong answers, "
-        f"and the upper end of the exact 95 % interval of their rate. Seed {done.seed}.",
+        "against the least that an exact answer from 0/1 rewards, or from coins, needs on average. wrong: "
+        f"wrong answers, and the upper end of the exact 95 % interval of their rate. Seed {done.seed}.",
         style="dim",
     )
 
@@ -557,8 +566,8 @@ def show(record: Record, drawn: bool = False) -> None:
         if verdict.mean is not None:
             between = ", between {:.4g} and {:.4g}".format(*verdict.interval) if verdict.interval else ""
             out.print(f"Its mean is about {verdict.mean:.4g}{between}.")
-        if record.network and record.network["broken"]:
-            out.print(f"Nothing is promised: {safe(record.network['broken'])}", style="yellow")
+        if why := nothing_promised(record):
+            out.print(f"Nothing is promised: {safe(why.rstrip('.'))}.", style="yellow")
         else:
             about = " about the file" if data and data.replace else ""
             out.print(f"This is wrong{about} with probability at most {record.delta:g}.")
@@ -643,18 +652,18 @@ def _show_groups(record: Record) -> None:
         _show_arms(record)
         return
     fell = fallen(record)
-    stay = "stays" if record.verdict.status == "undecided" else "wins"
     table = Table(box=None, header_style="dim", pad_edge=False)
     for title, justify in (("group", "left"), ("mean", "right"), ("interval", "left"), ("", "left")):
         table.add_column(title, justify=justify)  # type: ignore[arg-type]
     final = max(view.round for view in last.values())
     ranked = sorted(last.values(), key=lambda view: -view.mean)
     for view in ranked[:MOST_ROWS]:
+        won = str(record.verdict.arm).startswith(f"{record.problem['groups'][view.group]['name']}/")
+        stay = "wins" if won else "stays"
         fate = stay if view.round == final else f"withdrew in round {view.round + 1}"
         fate = f"out in round {fell[view.group]}" if view.group in fell else fate
         name = safe(record.problem["groups"][view.group]["name"])
         bar = _bar(view.mean, view.lower, view.upper, flip=scale.goal == "min")
-        won = str(record.verdict.arm).startswith(f"{record.problem['groups'][view.group]['name']}/")
         mean = record.verdict.mean if won and record.verdict.mean is not None else scale.user(view.mean)
         table.add_row(name, f"{mean:.4g}", bar, fate)
     out.print(table)
@@ -1137,8 +1146,9 @@ def _show_plan(found: Any) -> None:
         out.print()
     if found.limit is not None:
         out.print(
-            f"No method with this promise makes fewer than {_count(found.limit.total)} pulls on average, or "
-            f"{_count(found.limit.longest)} of the longest client (proved)."
+            f"The least that {found.limit.holds_for} needs with this promise: {_count(found.limit.total)} "
+            f"pulls on average, and {_count(found.limit.longest)} of the longest client (proved).",
+            soft_wrap=True,
         )
     for line in (*found.advice, *([found.assumption] if found.assumption else [])):
         out.print(f"- {safe(line)}", soft_wrap=True)

@@ -192,7 +192,9 @@ class Plan:
                 "local_gaps": h.local_gaps.tolist(),
                 "global_gaps": h.global_gaps.tolist(),
             },
-            "limit": {"total": self.limit.total, "longest": self.limit.longest} if self.limit else None,
+            "limit": {k: getattr(self.limit, k) for k in ("total", "longest", "coins")}
+            if self.limit
+            else None,
             "methods": rows,
             "advice": list(self.advice),
             "left_out": self.left_out,

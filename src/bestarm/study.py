@@ -352,7 +352,7 @@ def _limit(cell: Cell) -> dict[str, float] | None:
         found = limit(cell.problem, cell.options.delta)
     except InputError:
         return None  # a tie, or means that nobody knows
-    return {"total": found.total, "longest": found.longest}
+    return {"total": found.total, "longest": found.longest, "coins": found.coins}
 
 
 def _pyarrow() -> Any:

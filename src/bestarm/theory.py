@@ -42,12 +42,20 @@ def kl(p: ArrayLike, q: ArrayLike) -> Floats:
 class Limit:
     """Lower bounds on expected pulls: of all clients together, and of the longest client.
 
-    `shares` is how an ideal method would split the total among the arms.
+    `shares` is how an ideal method would split the total among the arms. With `coins` there are rewards other
+    than 0/1, and these bounds are for methods that turn them into coins, as Fed-Fisher does; a method that
+    uses rewards as they are may need fewer pulls.
     """
 
     total: float
     longest: float
     shares: dict[str, float]
+    coins: bool = False
+
+    @property
+    def holds_for(self) -> str:
+        """The methods that can't do with less, in words."""
+        return "any method that turns rewards into coins" if self.coins else "any method"
 
 
 def limit(problem: Problem, delta: float) -> Limit:
@@ -93,7 +101,8 @@ def limit(problem: Problem, delta: float) -> Limit:
     all_pulls[best], all_pulls[rivals] = first, others
     shares = dict(zip(names, (all_pulls / all_pulls.sum()).tolist(), strict=True))
     parallel = longest(*_allocate(mu[best], mu[rivals], longest))
-    return Limit(total(first, others) * evidence, parallel * evidence, shares)
+    coins = not all(g.binary for g in problem.layout.groups)
+    return Limit(total(first, others) * evidence, parallel * evidence, shares, coins)
 
 
 def _allocate(best: float, rivals: Floats, cost: Callable[[float, Floats], float]) -> tuple[float, Floats]:

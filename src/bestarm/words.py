@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,24 @@ def coins_said(method: str, problem: Mapping[str, Any]) -> str:
         "Means are of coins: Fed-Fisher turns each reward into its low or its high bound, with the same mean "
         "on average. So they are not quite the data's own; tight bounds bring them closer."
     )
+
+
+def nothing_promised(record: Record) -> str:
+    """Why this run promises nothing: more lie than it is made for, or its network can't bear them."""
+    liars = {client: a["attack"] for a in record.adversaries for client in a["clients"]}
+    if record.method == "p2p":
+        return (record.network or {}).get("broken") or ""
+    return too_many(record.problem, record.options, liars)
+
+
+def too_many(problem: Mapping[str, Any], options: Mapping[str, Any], liars: Collection[str]) -> str:
+    """The group with more liars than a run bears; empty if there is none."""
+    borne = options.get("byzantine", 0)
+    for group in problem["groups"]:
+        count = sum(client in liars for client in group["clients"])
+        if count > borne:
+            return f'group "{group["name"]}" has {count} lying clients, but byzantine = {borne}'
+    return ""
 
 
 def still_in(record: Record) -> tuple[str, ...]:

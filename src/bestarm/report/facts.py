@@ -38,7 +38,16 @@ from bestarm.study import LIMIT_ARMS, Trials
 from bestarm.theory import heterogeneity, limit
 from bestarm.topology import circle
 from bestarm.version import __version__
-from bestarm.words import aim, coins_said, leading, mean_of, still_in, what_helps, why_undecided
+from bestarm.words import (
+    aim,
+    coins_said,
+    leading,
+    mean_of,
+    still_in,
+    too_many,
+    what_helps,
+    why_undecided,
+)
 
 Facts = dict[str, Any]
 
@@ -322,8 +331,7 @@ def _of_parts(
         "command": None,
         "versions": _versions(),
     }
-    too_many = _too_many(problem, options, liars) if method != "p2p" else None
-    facts["broken"] = (network or {}).get("broken") or too_many
+    facts["broken"] = (network or {}).get("broken") if method == "p2p" else too_many(problem, options, liars)
     _mark(facts)
     return facts
 
@@ -338,15 +346,6 @@ def _mark(facts: Facts) -> None:
     for row in facts["clients"]:
         attack = facts["liars"].get(row["name"])
         row["faulty"], row["attack"] = faults.get(row["name"]), attack
-
-
-def _too_many(problem: Mapping[str, Any], options: Mapping[str, Any], liars: Mapping[str, str]) -> str | None:
-    borne = options.get("byzantine", 0)
-    for group in problem["groups"]:
-        count = sum(client in liars for client in group["clients"])
-        if count > borne:
-            return f'group "{group["name"]}" has {count} lying clients, but byzantine = {borne}'
-    return None
 
 
 def _versions() -> dict[str, str]:
@@ -688,7 +687,7 @@ def _of_problem(problem: Problem, record: Record, quick: bool) -> Facts:
     exact = binary and not record.options.get("epsilon") and problem.best is not None
     if exact and sum(problem.layout.arm_counts) <= LIMIT_ARMS:
         least = limit(problem, record.delta)
-        found["limit"] = {"pulls": least.total, "longest": least.longest}
+        found["limit"] = {"pulls": least.total, "longest": least.longest, "for": least.holds_for}
     if not quick:
         found["plan"] = _plan(problem, record)
     return found

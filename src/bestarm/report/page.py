@@ -282,7 +282,7 @@ def _costs(facts: Facts) -> Html:
     head = ["", "this run"]
     head += ["plan: mean", "plan: 90 % of runs"] if plan else []
     head += ["proved: at most"] if plan and plan["proved"] else []
-    head += ["limit: no method needs less"] if least else []
+    head += [f"limit: {least['for']} needs it"] if least else []
     rows = []
     for key, title in COSTS.items():
         value = facts["costs"].get(key)
@@ -303,7 +303,7 @@ def _costs(facts: Facts) -> Html:
         text = f"Plan: {plan['trials']} simulated runs with the same settings and true means, all honest."
         parts.append(tag("p", text, class_="note"))
     if least:
-        text = "Limit: the least pulls on average that any method with this δ needs on these means."
+        text = f"Limit: the least pulls on average that {least['for']} needs with this δ on these means."
         parts.append(tag("p", text, class_="note"))
     if facts["costs"].get("pulls") is None:
         text = (

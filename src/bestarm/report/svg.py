@@ -154,7 +154,7 @@ def fate_of(facts: dict[str, Any], line: dict[str, Any]) -> str:
     if verdict["status"] != "identified":
         return "stays"
     group = facts["groups"][line["group"]]["name"]
-    return "wins" if str(verdict["arm"]).startswith(f"{group}/") else "loses"
+    return "wins" if str(verdict["arm"]).startswith(f"{group}/") else "stays"
 
 
 def forest(facts: dict[str, Any], width: int) -> Html | None:
@@ -360,7 +360,7 @@ def loads(facts: dict[str, Any], width: int) -> Html | None:
     if least:
         parts.append(path([(x(least), 4), (x(least), height - 2)], class_="limit"))
         near_end = x(least) > width * 0.6
-        note = "the busiest client's least, by any method"
+        note = "the busiest client's least"
         parts.append(
             words(
                 x(least) + (-6 if near_end else 6),
