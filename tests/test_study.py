@@ -272,10 +272,10 @@ def test_a_limit_is_shown_only_where_it_is_one():
         return ba.study(problem, **{"trials": 3, "seed": 1, "workers": 1, **keys}).summary()[0]["limit"]
 
     real = ba.Problem.from_rewards({"g": {"a": {"kind": "beta", "a": 9, "b": 1}, "b": 0.1}})
-    assert limit_of(QUICK) is not None
+    assert not limit_of(QUICK)["coins"]
     assert limit_of(QUICK, epsilon=0.2) is None
     assert limit_of(real, method="fed-sel", c=2, radius="sharp") is None
-    assert limit_of(real, method="fisher") is not None
+    assert limit_of(real, method="fisher")["coins"]  # a method that needs no coins may need fewer pulls
 
 
 def test_methods_are_compared_each_with_its_own_keys():

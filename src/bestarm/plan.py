@@ -166,7 +166,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; what is unbounded or unknown is null."""
-        h = self.heterogeneity
+        h, least = self.heterogeneity, self.limit
         rows = [
             {
                 "name": row.name,
@@ -192,9 +192,7 @@ class Plan:
                 "local_gaps": h.local_gaps.tolist(),
                 "global_gaps": h.global_gaps.tolist(),
             },
-            "limit": {k: getattr(self.limit, k) for k in ("total", "longest", "coins")}
-            if self.limit
-            else None,
+            "limit": least and {k: getattr(least, k) for k in ("total", "longest", "coins")},
             "methods": rows,
             "advice": list(self.advice),
             "left_out": self.left_out,
