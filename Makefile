@@ -9,9 +9,9 @@ BIN := $(VENV)/bin
 
 help:
 	@echo "make demo   find the best arm on the paper's instance, with a picture at the end"
-	@echo "make test   all tests"
+	@echo "make test   the tests, but the long ones and those in a browser"
 	@echo "make test-browser  the reports in a real Chromium, which must be installed"
-	@echo "make cover  all tests, with coverage (slower)"
+	@echo "make cover  the same, with coverage (slower)"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  the benchmarks: tables on screen, numbers in out/"
 	@echo "make soak   the long campaigns"

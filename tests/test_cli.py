@@ -241,7 +241,7 @@ def test_a_verdict_from_draws_with_replacement_says_that_it_is_about_the_file(tm
     assert said in bestarm("study", path, "--trials", 2, "--seed", 1, "--workers", 1).stdout
     record = json.loads(bestarm("run", path, "--seed", 1, "--json").stdout)
     data = {"csv": "late.csv", "reward": "minutes late", "rows": 80, "rewards": 80, "replace": True}
-    assert record["problem"]["data"] == {**data, "skipped": 0}
+    assert record["problem"]["data"] == {**data, "skipped": 0, "counts": False}
     checked = bestarm("check", path)
     assert said in checked.stderr
     assert "Best is the lowest mean of minutes late, from 80 rows of late.csv." in checked.stdout
@@ -264,7 +264,7 @@ def test_data_that_run_out_say_which_arm_and_what_helps(tmp_path):
     assert "tighter bounds" in few.stdout
     assert "Still in the race: Rome/Gio, Rome/Leo, Oslo/Ida." in few.stdout  # Dino lost inside Rome's client
     allowed = bestarm("run", of_couriers(tmp_path, rows=50), "--seed", 1, "--budget", 100)
-    assert "the pulls that were allowed (budget = 100) are used up" in allowed.stdout
+    assert "the pulls that one client may make (budget = 100)" in allowed.stdout
     assert "What helps: a larger budget" in allowed.stdout
 
 
@@ -309,7 +309,7 @@ def test_many_arms_that_are_left_are_listed(tmp_path):
 def test_new_reads_a_csv_file(tmp_path):
     of_couriers(tmp_path, rows=20)
     done = bestarm("new", "mine", "--csv", "late.csv", cwd=tmp_path)
-    assert "lines marked CHECK" in done.stdout
+    assert 'is it group = "city", arm = "courier", reward = "minutes late"?' in done.stdout
     text = (tmp_path / "mine.toml").read_text("utf-8")
     assert 'reward = "minutes late"' in text
     checked = bestarm("check", "mine.toml", cwd=tmp_path)
@@ -363,3 +363,24 @@ def test_only_the_verdict_s_group_wins(tmp_path):
     assert done.returncode == 0
     assert done.stdout.count(" wins") == 1
     assert done.stdout.count(" stays") == 1
+
+
+@pytest.mark.parametrize(("low", "high"), [("1e308", "-1e308"), ("5e-324", "0"), ("1e308", "1e308")])
+def test_new_refuses_rewards_that_it_can_give_no_bounds(tmp_path, low, high):
+    (tmp_path / "x.csv").write_text(f"g,a,r\nA,x,{low}\nA,y,{high}\n")
+    done = bestarm("new", "mine", "--csv", "x.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "bounds of your own" in done.stderr
+    assert not (tmp_path / "mine.toml").exists()
+
+
+def test_a_report_overwrites_nothing_but_reports(scenario, tmp_path):
+    made = bestarm("run", scenario, "--seed", 1, "--out", tmp_path / "r.json")
+    assert made.returncode == 0
+    (tmp_path / "r.html").write_text("precious")
+    done = bestarm("report", "r.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "another file of this name" in done.stderr
+    assert (tmp_path / "r.html").read_text() == "precious"
+    (tmp_path / "r.html").unlink()
+    assert [bestarm("report", "r.json", cwd=tmp_path).returncode for _ in range(2)] == [0, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 
@@ -72,8 +73,19 @@ def test_an_init_that_fails_leaves_no_folder_behind(tmp_path, monkeypatch):
             patch.setattr(files.Roster, "save", full)
             with pytest.raises(ba.InputError, match="no space"):
                 files.init(CASES["fisher"], tmp_path / name, port=0)
-        assert not (tmp_path / name).exists()
+        assert (tmp_path / name).exists() == (name != "new")  # what was there before stays, as it was
+        assert name == "new" or list((tmp_path / name).iterdir()) == []
         files.init(CASES["fisher"], tmp_path / name, port=0)
+
+
+def test_an_init_that_fails_behind_a_link_leaves_no_keys(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir(mode=0o755)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.setattr(files, "_seat", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        files.init(CASES["fisher"], tmp_path / "link", port=0)
+    assert list((tmp_path / "real").iterdir()) == []
+    assert stat.S_IMODE((tmp_path / "real").stat().st_mode) == 0o755
 
 
 NAMES = """

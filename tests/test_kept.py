@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import msgspec
 import pytest
 
 import bestarm as ba
-from bestarm import kept
+from bestarm import cli, kept
 from bestarm.adversary import Adversary
 from bestarm.errors import InputError
 from bestarm.journal import Journal
@@ -25,6 +26,7 @@ from bestarm.topology import circulant
 from lives import Stream, ask, serving
 from test_report import Page, safe
 
+ROOT = Path(__file__).resolve().parent.parent
 MEANS = [[0.9, 0.3], [0.5, 0.2], [0.4, 0.1]]
 GROUPS = {f"g{j}": {"a": top, "b": low} for j, (top, low) in enumerate(MEANS)}
 PAIRS = ba.Problem.from_rewards(GROUPS)
@@ -45,6 +47,7 @@ CASES = {
             "network": Network(circulant(9, 4), delay=50.0, start=500.0, crashes=2),
         },
     ),
+    "counts": (ba.load(ROOT / "examples/flights.toml").problem, {"method": "fisher"}),
     "recording": (
         ba.Problem.from_rewards({"g": {"a": Recording(VALUES), "b": Beta(2.0, 9.0)}, "h": {"c": 0.2}}),
         {"method": "fisher"},
@@ -301,3 +304,36 @@ def test_a_reader_that_is_slower_than_the_writer_comes_to_an_end(tmp_path, monke
         source.catch_up()
         assert source.count == 20
         source.close()
+
+
+def test_an_interrupt_right_after_a_write_writes_nothing_twice(tmp_path, monkeypatch):
+    plain, append = run("fed-sel"), Journal.append_many
+    monkeypatch.setattr(kept, "FLUSH_SECONDS", 0.0)
+
+    def interrupted(journal, events):
+        seqs = append(journal, events)
+        if len(journal) > 20:
+            raise KeyboardInterrupt
+        return seqs
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "append_many", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run("fed-sel", journal=tmp_path / "run.db")
+    assert run("fed-sel", journal=tmp_path / "run.db") == plain
+
+
+def test_who_is_interrupted_while_reading_again_is_told_so(tmp_path, monkeypatch):
+    run("fed-sel", journal=tmp_path / "run.db")
+    monkeypatch.setattr(kept.Keeper, "stepped", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(Interrupted, match="goes on from") as stopped:
+        run("fed-sel", journal=tmp_path / "run.db")
+    assert stopped.value.rereading
+
+
+def test_a_journal_has_a_name_that_others_know_it_by(tmp_path):
+    with pytest.raises(InputError, match=r"run\.db"):
+        run("fisher", journal=tmp_path / "run.log")
+    run("fisher", journal=tmp_path / "run.db")
+    with pytest.raises(InputError, match="this is the journal of a run in process"):
+        cli._verify_federation(tmp_path / "run.db", None, False)

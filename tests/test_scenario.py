@@ -10,6 +10,7 @@ import pytest
 import bestarm as ba
 from bestarm.deploy import without_means
 from bestarm.rewards import Bernoulli, Recording, Table
+from bestarm.scenario import scenario_from_dict
 from bestarm.table import scenario_for_csv
 
 GROUPS = """
@@ -294,7 +295,7 @@ def test_rows_without_a_number_are_left_out_on_demand_and_counted(tmp_path):
     problem = ba.load(data(tmp_path, COLUMNS + "missing = 'skip'", holes)).problem
     assert problem.rewards == ba.load(data(tmp_path, COLUMNS)).problem.rewards
     assert (problem.data.rows, problem.data.skipped) == (5, 3)
-    assert "3 rows without a number left out" in str(problem.data)
+    assert "3 rows without a name or a number left out" in str(problem.data)
 
 
 def test_a_csv_file_is_no_scenario_but_can_have_one(tmp_path):
@@ -376,3 +377,21 @@ def test_python_means_are_checked_as_well():
             ba.Problem.bernoulli(means)
     with pytest.raises(ba.InputError, match="2 numbers of clients for 1"):
         ba.Problem.bernoulli([[0.5]], clients=[1, 2])
+
+
+def test_clients_of_a_group_can_t_play_the_same_rows_once_each(tmp_path):
+    (tmp_path / "x.csv").write_text("g,a,r,who\nA,x,1,p\nA,x,0,q\nA,y,0,p\nA,y,1,q\n")
+    keys = {"csv": "x.csv", "group": "g", "arm": "a", "reward": "r", "replace": False}
+    for more in ({"data": {**keys, "clients": 2}}, {"data": keys, "group": [{"name": "A", "clients": 2}]}):
+        with pytest.raises(ba.InputError, match="has 2 clients, and each row is played once"):
+            scenario_from_dict(more, tmp_path)
+    named = scenario_from_dict({"data": {**keys, "client": "who"}}, tmp_path).problem
+    assert named.layout.clients == ("p", "q")
+
+
+def test_advice_to_play_rows_once_is_not_given_where_rows_are_counts(tmp_path):
+    (tmp_path / "x.csv").write_text("g,a,r,n\nA,x,1,1\nA,y,0,1\n")
+    keys = {"csv": "x.csv", "group": "g", "arm": "a", "reward": "r"}
+    assert "replace = false" in str(scenario_from_dict({"data": keys}, tmp_path).problem.data)
+    counted = scenario_from_dict({"data": {**keys, "count": "n"}}, tmp_path).problem.data
+    assert "replace = false" not in str(counted)

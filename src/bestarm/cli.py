@@ -13,6 +13,7 @@ import shlex
 import signal
 import sys
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,7 +28,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from bestarm import audit, topology
+from bestarm import audit, kept, topology
 from bestarm.errors import InputError, visible
 from bestarm.problem import Data
 from bestarm.protocol import METHODS
@@ -247,13 +248,16 @@ def run(
     except Interrupted as stopped:
         record, code = stopped.record, INTERRUPTED
         if journal is not None:
-            err.print(f"interrupted; the same command goes on from {safe(str(journal))}", soft_wrap=True)
+            when = "interrupted while it read what is there" if stopped.rereading else "interrupted"
+            err.print(f"{when}; the same command goes on from {safe(str(journal))}", soft_wrap=True)
+            if stopped.rereading:
+                return code
     if save is not None:
         record.save(save)
     if as_json:
         print(json.dumps(record.to_dict()))
     else:
-        show(record, drawn=seed is None and loaded.seed is None)
+        show(record, drawn=seed is None and loaded.seed is None and journal is None)
     if plot is not None:
         if record.peers is not None and loaded.network is not None:
             groups = loaded.network.groups(loaded.problem.layout)
@@ -306,10 +310,13 @@ def make_report(
 
 def _beside(run: Path) -> Path:
     """Where a report goes by itself: beside its run, but not among the private keys of a folder."""
-    folder = run if run.is_dir() else run.parent
+    folder, target = run if run.is_dir() else run.parent, run.with_suffix(".html")
     if run.is_dir() or any(folder.glob("*.key")):
-        return Path(f"{folder.resolve().name or 'report'}.html")
-    return run.with_suffix(".html")
+        here = Path("..") if any(Path().glob("*.key")) else Path()
+        target = here / f"{folder.resolve().name or 'report'}.html"
+    if target.is_file() and b"bestarm" not in target.read_bytes()[:2000]:
+        raise InputError("there is another file of this name", where=str(target), fix="Use --out FILE.html")
+    return target
 
 
 @app.command()
@@ -728,10 +735,12 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
             f"{safe(str(scenario))} is fine: {facts['groups']} groups, {facts['arms']} arms, "
             f"{facts['clients']} clients, method {facts['method']}."
         )
+        best = safe(aim(loaded.problem.to_dict()))
         if data:
-            what = safe(aim(loaded.problem.to_dict()))
-            less = f"; {data.skipped:,} without a number left out" if data.skipped else ""
-            out.print(f"Best is {what}, from {data.rows:,} rows of {safe(data.csv)}{less}.", soft_wrap=True)
+            less = f"; {data.skipped:,} without a name or a number left out" if data.skipped else ""
+            out.print(f"Best is {best}, from {data.rows:,} rows of {safe(data.csv)}{less}.", soft_wrap=True)
+        elif best:
+            out.print(f"Best is {best}.")
     if refused is not None:
         _complain(f"{scenario}: {refused}", as_json=False)
         return BAD_INPUT
@@ -939,8 +948,11 @@ def new(
         raise InputError("columns and goal are those of a CSV file", fix="Name it with --csv FILE")
     text = TEMPLATE.format(file=path) if csv is None else scenario_for_csv(csv, path, *about)
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        data = text.encode()
+        with path.open("xb") as file:
+            file.write(data)
+    except UnicodeEncodeError:
+        raise InputError("its name is no text", where=str(csv), fix="Give it another name") from None
     except FileExistsError:
         raise InputError("the file exists", where=str(path), fix="Choose another name") from None
     except OSError as error:
@@ -948,8 +960,14 @@ def new(
     if as_json:
         print(json.dumps({"file": str(path)}))
     else:
-        first = "" if csv is None else "read its lines marked CHECK, then "
-        out.print(f"wrote {safe(str(path))}. Next: {first}bestarm check {safe(str(path))}", soft_wrap=True)
+        first = ""
+        if csv is not None:
+            said = tomllib.loads(text)["data"]
+            guessed = ", ".join(f'{key} = "{said[key]}"' for key in ("group", "arm", "reward"))
+            first = f"is it {guessed}? Read its lines marked CHECK, then "
+        out.print(
+            f"wrote {safe(str(path))}. Next: {safe(first)}bestarm check {safe(str(path))}", soft_wrap=True
+        )
     return OK
 
 
@@ -1262,6 +1280,12 @@ def _verify_federation(folder: Path, roster: Path | None, as_json: bool) -> int:
     from bestarm.federation.server import verify as verify_journal
 
     place = folder if folder.is_dir() else folder.parent
+    if folder.is_file() and kept.is_one(folder):
+        raise InputError(
+            "this is the journal of a run in process, which has no signatures",
+            where=str(folder),
+            fix="Verify its record: bestarm run … --out FILE, then bestarm verify FILE --replay",
+        )
     if (place / "client.json").exists():
         raise InputError(
             "a client's folder can be watched or reported, not verified",
@@ -1481,6 +1505,7 @@ def server(
     from bestarm.deploy import until_stopped
     from bestarm.federation.broker import Unreachable
     from bestarm.federation.server import Server
+    from bestarm.pulling import REDRAWN
 
     _log_to_stderr()
     try:
@@ -1506,8 +1531,8 @@ def server(
         print(json.dumps(record.to_dict()))
     else:
         show(record)
-        for note in run.desk.notes:
-            if record.verdict.status == "undecided" and not note.later:  # why it did not come, in its words
+        for note in run.desk.notes:  # what the verdict is about, or why a client did not come, in its words
+            if note.text == REDRAWN or (record.verdict.status == "undecided" and not note.later):
                 out.print(safe(_told(note)), soft_wrap=True)
         where = shlex.quote(str(folder))
         text = f"record: {folder / 'record.json'}. Next: bestarm verify {where}, bestarm report {where}"

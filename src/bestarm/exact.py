@@ -179,7 +179,7 @@ def rejects(sa: ArrayLike, sb: ArrayLike, n: ArrayLike, level: ArrayLike, m: Arr
     the last of them; only where the level lies between such bounds is the tail summed. Many arms that are
     compared with few rivals at one look share a search for the largest sum that is rejected.
     """
-    if np.size(sa) > MANY and np.size(n) == np.size(level) == np.size(n if m is None else m) == 1:
+    if np.size(sa) > MANY and np.ndim(n) == np.ndim(level) == np.ndim(n if m is None else m) == 0:
         rivals, back = np.unique(np.asarray(sb, dtype=np.float64), return_inverse=True)
         if np.size(sa) > EACH * len(rivals):
             return np.asarray(np.asarray(sa) <= _critical(rivals, n, level, m)[back.reshape(np.shape(sb))])

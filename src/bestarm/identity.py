@@ -39,7 +39,8 @@ MAX_CONTENT = 1 << 20
 ROSTER_SCHEMA = 1
 
 
-def _crypto() -> Any:
+def crypto() -> Any:
+    """The package behind keys and signatures; InputError if it is not installed."""
     try:
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError:
@@ -63,14 +64,14 @@ class Key:
     @staticmethod
     def generate() -> Key:
         """A new key, from the system's randomness."""
-        return Key(_crypto().Ed25519PrivateKey.generate())
+        return Key(crypto().Ed25519PrivateKey.generate())
 
     @staticmethod
     def from_seed(seed: bytes) -> Key:
         """The key of these 32 secret bytes."""
         if len(seed) != KEY_BYTES:
             raise InputError(f"a secret of {len(seed)} bytes", expected=f"{KEY_BYTES} bytes")
-        return Key(_crypto().Ed25519PrivateKey.from_private_bytes(seed))
+        return Key(crypto().Ed25519PrivateKey.from_private_bytes(seed))
 
     @staticmethod
     def create(path: str | Path) -> Key:
@@ -129,7 +130,7 @@ def read_secret(path: str | Path) -> bytes:
 
 
 def _from_pem(data: bytes, where: str) -> Ed25519PrivateKey:
-    _crypto()
+    crypto()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -149,12 +150,12 @@ def _from_pem(data: bytes, where: str) -> Ed25519PrivateKey:
 
 @lru_cache(maxsize=4096)
 def _public(key: bytes) -> Any:
-    return _crypto().Ed25519PublicKey.from_public_bytes(key)
+    return crypto().Ed25519PublicKey.from_public_bytes(key)
 
 
 def verified(public: bytes, signature: bytes, data: bytes) -> bool:
     """Whether the owner of this public key signed this."""
-    _crypto()
+    crypto()
     from cryptography.exceptions import InvalidSignature
 
     try:

@@ -18,16 +18,16 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from bestarm.adversary import Adversary, Attack
-from bestarm.errors import InputError
+from bestarm.adversary import ATTACKS, Adversary, Attack
+from bestarm.errors import InputError, shorten
 from bestarm.journal import Event, Journal
 from bestarm.network import Network
 from bestarm.peers import NetworkRun
-from bestarm.problem import Problem
+from bestarm.problem import Data, Problem
 from bestarm.protocol import METHODS
 from bestarm.protocol.options import make
 from bestarm.record import plain_json
-from bestarm.rewards import Unknown, from_spec
+from bestarm.rewards import KINDS, Unknown, from_spec
 from bestarm.simulate import Drawn, Run, run_of
 
 KIND = "run"
@@ -117,8 +117,9 @@ class Keeper:
 
     def write(self) -> None:
         """To the disk."""
-        self.journal.append_many(self.unwritten)
-        self.unwritten, self.written = [], time.monotonic()
+        todo, self.unwritten = self.unwritten, []  # first: an interrupt must not write them twice
+        self.journal.append_many(todo)
+        self.written = time.monotonic()
 
 
 def _step(event: Event) -> Step:
@@ -128,6 +129,8 @@ def _step(event: Event) -> Step:
 @contextlib.contextmanager
 def keep(run: Run | NetworkRun, path: Path) -> Iterator[None]:
     """Let a run that has not begun write its journal, and go on from what is in it."""
+    if path.suffix != ".db":
+        raise InputError("this name is not a journal's", where=str(path), expected="a name such as run.db")
     header = plain_json(_header(run))
     journal = Journal.open(path, KIND) if path.exists() else Journal.create(path, KIND, header)
     with journal:
@@ -147,6 +150,12 @@ def keep(run: Run | NetworkRun, path: Path) -> Iterator[None]:
         finally:
             with contextlib.suppress(InputError):  # what went wrong before is told
                 keeper.write()
+
+
+def is_one(path: Path) -> bool:
+    """Whether this is the journal of a run in process."""
+    with Journal.open(path, write=False) as journal:
+        return journal.kind == KIND
 
 
 def seed_of(path: Path) -> int | None:
@@ -179,6 +188,12 @@ class Rerun:
         options = make(METHODS[method].options, header["options"], where="options")
         network = None if header["network"] is None else Network.from_dict(header["network"])
         liars = [Adversary(**keys) for keys in header["adversaries"]]
+        if strange := {liar.attack for liar in liars} - set(ATTACKS):
+            raise InputError(
+                f"only the program that ran knows the attack {', '.join(map(shorten, sorted(strange)))}",
+                where=str(path),
+                fix="Report its record",
+            )
         self.run = run_of(problem, method, options, header["seed"], network, adversaries=liars)
         self.drew = self.run.source = Drew(path)
         self.run.begin()
@@ -212,8 +227,9 @@ def _problem(header: dict[str, Any]) -> Problem:
         specs += rows * len(group["clients"]) if len(rows) == 1 else rows
     rewards = tuple(
         tuple(
-            Unknown(mean) if spec is None else from_spec(spec) for spec, mean in zip(row, means, strict=True)
+            from_spec(spec) if spec and spec.get("kind") in KINDS else Unknown(mean)
+            for spec, mean in zip(row, means, strict=True)
         )
         for row, means in zip(specs, header["means"], strict=True)
     )
-    return Problem(layout, rewards, scale)
+    return Problem(layout, rewards, scale, Data.from_dict(header["problem"]))

@@ -102,8 +102,9 @@ def _check_names(kind: str, names: Iterable[str], where: str) -> None:
 class Data:
     """The file that rewards were read from, as whoever reads a verdict must know it.
 
-    `reward` is the column of the rewards, `rows` are those that were used and `skipped` those without a
-    number; `rewards` is how many there are in all, which is more than `rows` where rows are counts.
+    `reward` is the column of the rewards, `rows` are those that were used and `skipped` those without a name
+    or a number; `rewards` is how many there are in all, which may be more than `rows` where those are
+    `counts`.
     """
 
     csv: str
@@ -112,6 +113,7 @@ class Data:
     rewards: int
     replace: bool
     skipped: int = 0
+    counts: bool = False
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> Data | None:
@@ -125,22 +127,19 @@ class Data:
         """What a verdict from this file is about.
 
         >>> print(Data("d.csv", "late", 60, 60, replace=False, skipped=1))
-        From d.csv: 60 rows, each played once, in their order. 1 row without a number left out.
+        From d.csv: 60 rows, each played once, in their order. 1 row without a name or a number left out.
         """
         text = f"From {self.csv}: {self.rows:,} rows, each played once, in their order."
         if self.replace:
-            counted = self.rewards != self.rows
-            many = (
-                f"{self.rewards:,} rewards that {self.csv} counts"
-                if counted
-                else f"{self.rows:,} rows of {self.csv}"
-            )
+            many = f"{self.rows:,} rows of {self.csv}"
+            if self.counts:
+                many = f"{self.rewards:,} rewards that {self.csv} counts"
             text = (
                 f"Pulls draw from the {many} with replacement: a verdict is about the file, not about where "
-                f"its rows came from.{'' if counted else ' replace = false plays each row once.'}"
+                f"its rows came from.{'' if self.counts else ' replace = false plays each row once.'}"
             )
         if self.skipped:
-            text += f" {self.skipped:,} row{'s' * (self.skipped > 1)} without a number left out."
+            text += f" {self.skipped:,} row{'s' * (self.skipped > 1)} without a name or a number left out."
         return text
 
 

@@ -30,6 +30,7 @@ from bestarm.protocol.verdict import Verdict
 from bestarm.rewards import Scale
 from bestarm.sources import Exhausted, FromCommand, FromCsv, FromHttp, FromPython, Source, SourceFailed
 
+REDRAWN = "rewards are drawn from a file with replacement: what is said of these arms is about the file"
 FIRST_BATCH, LARGEST_BATCH = 16, 10_000
 BATCH_SECONDS = 0.5  # what a batch should take: a crash can cost one
 log = logging.getLogger("bestarm")
@@ -168,6 +169,9 @@ class Puller:
     async def run(self) -> None:
         """Pull while there is something to pull, until the site is over."""
         batch = FIRST_BATCH
+        if self.source.redraws and not self.site.over:
+            self.site.note(REDRAWN)
+            self.after()
         if self.source.finite and not self.site.stoppable and not self.site.over:
             log.warning(
                 "%s: these rewards can run out, and this run has no budget: if they do, all wait until there "
@@ -203,7 +207,8 @@ class Puller:
             if not site.stoppable:
                 raise SourceFailed(
                     f"{end}; without a budget nobody can go on without them: add some, and start it again "
-                    "while the server waits"
+                    "while the server waits, or let its operator go on without this client (bestarm "
+                    "federation drop)"
                 ) from None
             log.warning("%s", end)
             site.note(str(end))

@@ -86,7 +86,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, digest=digest(self.to_dict()))
 
     def public(self) -> Record:
-        """What the server may know: no seed, no true means, no arm that lost inside a client."""
+        """What the server may know: no seed, no true means, and of the clients only what they sent."""
         problem = {
             **self.problem,
             "groups": [{k: v for k, v in g.items() if k != "rewards"} for g in self.problem["groups"]],

@@ -43,11 +43,14 @@ Script = Mapping[int, Sequence[tuple[tuple[int, ...], int, tuple[float, ...]]]]
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a run; `record` is what there was by then, marked as interrupted."""
+    """Ctrl-C during a run; `record` is what there was by then, marked as interrupted.
 
-    def __init__(self, record: Record) -> None:
-        super().__init__("interrupted")
-        self.record = record
+    `rereading` if it was still taking from its journal what it had drawn before.
+    """
+
+    def __init__(self, record: Record, journal: str | Path | None = None, rereading: bool = False) -> None:
+        super().__init__(f"interrupted; the same call goes on from {journal}" if journal else "interrupted")
+        self.record, self.rereading = record, rereading
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ def identify(
                 run.go()
         except KeyboardInterrupt:
             run.stop("interrupted")
-            raise Interrupted(run.record()) from None
+            raise Interrupted(run.record(), journal, bool(getattr(run.source, "before", ()))) from None
     return run.record()
 
 

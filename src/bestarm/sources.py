@@ -98,6 +98,7 @@ class Source(ABC):
 
     limited = True  # whether one try ends after `retry.timeout`
     finite = False  # whether it is known that rewards run out
+    redraws = False  # whether rewards that were recorded are drawn again and again
 
     def __init__(self, name: str, *, low: float = 0.0, high: float = 1.0, retry: Retry | None = None) -> None:
         if not (low < high and math.isfinite(high - low)):
@@ -534,7 +535,7 @@ class FromCsv(Source):
         **options: Any,
     ) -> None:
         super().__init__(str(path), **options)
-        self.replace, self.finite = replace, not replace
+        self.replace, self.redraws, self.finite = replace, replace, not replace
         self.arm_column, self.reward_column = arm_column, reward_column
         self.rewards = self._read(Path(path))
         for arm in arms:

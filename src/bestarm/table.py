@@ -310,6 +310,13 @@ class _Data:
                 count = counts.get(name, self.data.get("clients", 1))
                 made = Problem.from_rewards({name: dict.fromkeys(arms, 0.5)}, clients={name: count})
                 clients = made.layout.clients
+                if len(clients) > 1 and not replace:
+                    raise InputError(
+                        f'group "{name}" has {len(clients)} clients, and each row is played once',
+                        where=self.where,
+                        expected="a column that says whose row it is",
+                        fix='Add client = "COLUMN" to [data], or leave out clients',
+                    )
                 rows = rows * len(clients)
             groups.append(Group(name, tuple(arms), clients, all(m.binary for row in rows for m in row)))
             rewards.extend(rows)
@@ -320,7 +327,8 @@ class _Data:
         column = self.data.get("reward") or f"{self.data['successes']} / {self.data['trials']}"
         rows_used = used if "reward" in self.data else used // 2  # a row of counts has two values
         name = Path(self.data["csv"]).name
-        data = Data(name, column, rows_used, counted, replace, self.skipped)
+        weighted = any(key in self.data for key in NUMBERS[1:])
+        data = Data(name, column, rows_used, counted, replace, self.skipped, weighted)
         return Problem(Layout(tuple(groups), finite=not replace), tuple(rewards), self.scale, data)
 
 
@@ -454,23 +462,33 @@ def scenario_for_csv(
     low, high = _outwards(rewards.least, rewards.most)
     gaps = f'# missing = "skip"\n#   CHECK: this leaves out the rows without a number: {rewards.missing:,}\n'
     return DATA_TEMPLATE.format(
-        csv=visible(path.name), file=target, columns="\n".join(map(str, columns.values())),
+        csv=visible(path.name), file=visible(str(target)), columns="\n".join(map(str, columns.values())),
         path=_quoted(Path(relative).as_posix()), group=_quoted(group), arm=_quoted(arm),
         reward=_quoted(reward), rows=rewards.rows, least=rewards.least, most=rewards.most,
-        low=f"{low:.12g}", high=f"{high:.12g}", missing=gaps if rewards.missing else "",
+        low=low, high=high, missing=gaps if rewards.missing else "",
         goal=goal or "max", check="" if goal else "CHECK: ",
     )  # fmt: skip
 
 
-def _outwards(low: float, high: float) -> tuple[float, float]:
-    """Bounds that hold these numbers, rounded outwards.
+def _outwards(low: float, high: float) -> tuple[str, str]:
+    """Bounds that hold these numbers, rounded outwards, as text.
 
-    >>> _outwards(-5.8, 90.2), _outwards(0, 1), _outwards(3, 3)
-    ((-10.0, 100.0), (0.0, 1.0), (3.0, 4.0))
+    >>> _outwards(-5.8, 90.2), _outwards(0, 1), _outwards(3, 3), _outwards(0.25, 0.77)
+    (('-10', '100'), ('0', '1'), ('3', '4'), ('0.2', '0.8'))
     """
-    step = 10.0 ** math.floor(math.log10((high - low) or abs(low) or 1.0))
-    low, high = math.floor(low / step) * step, math.ceil(high / step) * step
-    return low, high if low < high else low + step
+    span = (high - low) or abs(low) or 1.0
+    if math.isfinite(span) and span > 1e-300:
+        step = 10.0 ** math.floor(math.log10(span))
+        below, above = math.floor(low / step) * step, math.ceil(high / step) * step
+        if below == above:
+            above += step
+        for found in ((f"{below:.12g}", f"{above:.12g}"), (repr(below), repr(above))):
+            if float(found[0]) <= low <= high <= float(found[1]) < math.inf and found[0] != found[1]:
+                return found
+    raise InputError(
+        f"rewards from {low} to {high} can't be given bounds by themselves",
+        fix="Write the scenario by hand, with bounds of your own",
+    )
 
 
 def _quoted(text: str) -> str:

@@ -107,7 +107,7 @@ def why_undecided(record: Record) -> str:
         record.problem["finite"],
     )
     if reason == "budget" and budget is not None and not finite:
-        return f"the pulls that were allowed (budget = {budget:,}) are used up"
+        return f"the pulls that one client may make (budget = {budget:,}) don't reach its next step"
     if reason == "budget" and budget is None and finite:
         return "the data are used up"
     return REASONS[reason]
@@ -127,7 +127,8 @@ def what_helps(record: Record) -> str:
 
 def _ran_out(record: Record) -> str:
     """The first arm whose recording was played to its end, if the record shows one."""
-    left, found = set(still_in(record)), []
+    found: dict[str, int] = {}
+    left = set(still_in(record))
     for group in record.problem["groups"]:
         for i, client in enumerate(group["clients"]):
             part = (record.verdict.certificate.get("local") or {}).get(client, {})
@@ -136,10 +137,10 @@ def _ran_out(record: Record) -> str:
             for arm, spec in zip(group["arms"], rewards[i if len(rewards) > 1 else 0], strict=False):
                 name = f"{group['name']}/{arm}"
                 if spec and spec["kind"] == "recording" and len(spec["values"]) == made and name in left:
-                    found.append((name, made))
+                    found.setdefault(name, made)
     if not found:
         return ""
-    name, made = found[0]
+    name, made = next(iter(found.items()))
     text = f"{name} has {made:,} rewards"
     if len(found) > 1:
         text = f"{len(found)} arms have run out. {text}"

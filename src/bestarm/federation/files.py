@@ -257,6 +257,7 @@ def init(
 @contextlib.contextmanager
 def _new(folder: Path) -> Iterator[None]:
     """Make a folder, which is empty if it is there. If what fills it fails, all of it is taken away again."""
+    mode = folder.stat().st_mode if folder.exists() else None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)  # it holds the keys of all, until they are handed out
@@ -266,7 +267,10 @@ def _new(folder: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for made in folder.iterdir():
+                shutil.rmtree(made) if made.is_dir() else made.unlink()
+            folder.rmdir() if mode is None else folder.chmod(mode)
         raise
 
 

@@ -45,7 +45,7 @@ from bestarm.federation.files import (
     demand_url,
     longest_message,
 )
-from bestarm.identity import Envelope, Evidence, Key, Roster, Slots
+from bestarm.identity import Envelope, Evidence, Key, Roster, Slots, crypto
 from bestarm.journal import Event, Journal
 from bestarm.protocol.codec import Malformed
 from bestarm.protocol.machine import Action, Drop, PatienceOver, Received, Send, Start, Stop
@@ -792,6 +792,7 @@ def verify(folder: Path, kept: Path | None = None) -> Finding:
     Whoever has the server's folder can write all of it anew, keys included. `kept` is a roster that was kept
     elsewhere, such as the one in a client's folder: only keys in it may have signed what clients said.
     """
+    crypto()  # what is missing here is no fault of the journal
     path = folder / JOURNAL if folder.is_dir() else folder
     with Journal.open(path, KIND, write=False) as journal:
         events = journal.verify()

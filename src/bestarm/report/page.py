@@ -22,6 +22,7 @@ import msgspec
 
 from bestarm.errors import InputError
 from bestarm.problem import Problem
+from bestarm.protocol.rounds import DROPPED
 from bestarm.protocol.verdict import REASONS
 from bestarm.record import Record
 from bestarm.report import facts as collect
@@ -127,6 +128,9 @@ def guarantee(facts: Facts) -> Iterator[Html]:
     if facts["broken"]:
         yield tag("p", "Nothing is promised: ", facts["broken"], ".", class_="bad")
         return
+    for warning in facts["warnings"]:
+        if DROPPED in warning["text"]:
+            yield tag("p", "Group ", name(warning["group"], 60), f": {warning['text']}.", class_="bad")
     delta, liars = facts["delta"], options.get("byzantine") or 0
     often = f"in at most {100 * delta:g} of 100 such runs"
     about = ""
@@ -215,7 +219,8 @@ def _intervals(facts: Facts) -> Html:
     if not rows and facts["so_far"]:
         drawn = [[name(n, 80), number(pulls), number(mean)] for n, pulls, mean in facts["so_far"][:MOST_ROWS]]
         told = table(["arm", "pulls", clean(facts["mean"])], drawn, numbers={1, 2})
-        return join(tag("p", "No round was completed. What was drawn until then:"), told)
+        own = " (means of the rewards themselves; pictures below are of coins)" * bool(facts.get("coins"))
+        return join(tag("p", f"No round was completed. What was drawn until then{own}:"), told)
     if not rows:
         return tag("p", "No round was completed.")
     kept = table(["arm", "pulls behind it", "mean", "interval", "fate"], rows, numbers={1, 2})
