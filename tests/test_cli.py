@@ -309,7 +309,7 @@ def test_many_arms_that_are_left_are_listed(tmp_path):
 def test_new_reads_a_csv_file(tmp_path):
     of_couriers(tmp_path, rows=20)
     done = bestarm("new", "mine", "--csv", "late.csv", cwd=tmp_path)
-    assert 'is it group = "city", arm = "courier", reward = "minutes late"?' in done.stdout
+    assert 'with group = "city", arm = "courier", reward = "minutes late". Next: read' in done.stdout
     text = (tmp_path / "mine.toml").read_text("utf-8")
     assert 'reward = "minutes late"' in text
     checked = bestarm("check", "mine.toml", cwd=tmp_path)

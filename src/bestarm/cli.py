@@ -960,14 +960,12 @@ def new(
     if as_json:
         print(json.dumps({"file": str(path)}))
     else:
-        first = ""
+        first = guessed = ""
         if csv is not None:
             said = tomllib.loads(text)["data"]
-            guessed = ", ".join(f'{key} = "{said[key]}"' for key in ("group", "arm", "reward"))
-            first = f"is it {guessed}? Read its lines marked CHECK, then "
-        out.print(
-            f"wrote {safe(str(path))}. Next: {safe(first)}bestarm check {safe(str(path))}", soft_wrap=True
-        )
+            guessed = " with " + ", ".join(f'{key} = "{said[key]}"' for key in ("group", "arm", "reward"))
+            first = "read its lines marked CHECK, then "
+        out.print(safe(f"wrote {path}{guessed}. Next: {first}bestarm check {path}"), soft_wrap=True)
     return OK
 
 
