@@ -40,6 +40,7 @@ from bestarm.federation.client import Client, Site
 from bestarm.federation.demo import PATIENCE
 from bestarm.federation.server import AHEAD, NOTE_BYTES, NOTES, Server, Status, verify
 from bestarm.identity import Envelope, Key
+from bestarm.pulling import REDRAWN
 from bestarm.record import Record
 from bestarm.sources import MEANS, PAUSE, FromPython, SourceFailed
 from federations import CASES, Coins, comparable, in_process, scenario
@@ -756,7 +757,8 @@ def test_each_source_of_rewards_serves_a_client_and_its_troubles_reach_the_opera
     found = verify(tmp_path / "f")
     assert (found.ok, found.record.verdict.arm) == (True, "g/a")
     notes = {note.client: note.text for note in found.notes}
-    assert set(notes) == {"g-1", "g-2", "h-2"}
+    assert set(notes) == {"g-1", "g-2", "h-1", "h-2", "h-3"}
+    assert notes["h-1"] == notes["h-3"] == REDRAWN
     assert "gave a reward of 7.0" in notes["g-1"]
     assert "given up after 5 tries" in notes["g-2"]
     assert "all 20 rewards were played" in notes["h-2"]
