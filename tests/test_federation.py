@@ -33,8 +33,8 @@ import federations
 from bestarm import cli
 from bestarm.deploy import free_port
 from bestarm.errors import InputError
+from bestarm.federation import broker, files, wire
 from bestarm.federation import client as clients
-from bestarm.federation import files, wire
 from bestarm.federation.broker import Unreachable, binary
 from bestarm.federation.client import Client, Site
 from bestarm.federation.demo import PATIENCE
@@ -854,3 +854,21 @@ def test_the_demo_ends_right(tmp_path):
     said = "\n".join(shown["notes"])
     assert f"bestarm server {tmp_path / 'f'} --patience {PATIENCE:g}\n" in said
     assert said.endswith(f"to look at it: bestarm verify {tmp_path / 'f'}, bestarm report {tmp_path / 'f'}")
+
+
+def test_a_broker_is_not_taken_for_one_that_was_killed_as_it_started(tmp_path, monkeypatch):
+    made = files.init(CASES["fisher"], tmp_path / "f", port=0)
+    asked, fetch, popen = [], broker.fetch, subprocess.Popen
+
+    def start(*args, **keys):  # just before, the old one writes its file, and is gone
+        plain = {"nats": [], "monitoring": ["http://127.0.0.1:9"]}
+        (tmp_path / "f" / "broker" / "nats-server_1.ports").write_text(json.dumps(plain))
+        return popen(*args, **keys)
+
+    monkeypatch.setattr(broker.subprocess, "Popen", start)
+    monkeypatch.setattr(broker, "fetch", lambda url: asked.append(url) or fetch(url))
+    one = broker.Broker(tmp_path / "f", made)
+    one.start()
+    one.stop()
+    assert asked
+    assert not [url for url in asked if url.startswith("http://127.0.0.1:9/")]

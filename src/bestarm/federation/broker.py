@@ -153,7 +153,10 @@ include "accounts.conf"
         return []
 
     def _get(self, path: str) -> bytes | None:
-        files = list(self.folder.glob("*.ports"))
+        if self.process is None:
+            return None
+        # One that was killed as it started may have left a file of its own after the old ones were removed.
+        files = list(self.folder.glob(f"*_{self.process.pid}.ports"))
         try:
             return fetch(json.loads(files[0].read_bytes())["monitoring"][0] + path)
         except (OSError, ValueError, LookupError):
