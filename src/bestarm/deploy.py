@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import itertools
 import json
 import os
-import secrets
 import signal
 import socket
 from collections.abc import Iterator
@@ -26,6 +26,7 @@ from bestarm.rewards import Scale
 from bestarm.simulate import on_unit_scale
 
 SCHEMA = 1
+_ports = itertools.count()
 # extra -> what its rooms import -> the package that has it
 PACKAGES = {
     "federation": {"cryptography": "cryptography", "nkeys": "nkeys", "nats": "nats-py"},
@@ -118,9 +119,12 @@ def demand_packages(extra: str) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, and that the system gives to no caller."""
+    """A port that nobody listens on now, and that the system gives to no caller.
+
+    One process is given each once, and processes begin far apart: a port may be used some time later.
+    """
     while True:
-        port = 20_000 + secrets.randbelow(12_000)
+        port = 20_000 + (997 * os.getpid() + next(_ports)) % 12_000
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
