@@ -5,19 +5,20 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-browser cover lint bench soak docs pictures wheel clean help
+.PHONY: demo test test-all test-browser cover lint bench soak docs pictures wheel clean help
 
 help:
-	@echo "make demo   find the best arm on the paper's instance, with a picture at the end"
-	@echo "make test   the tests, but the long ones and those in a browser"
+	@echo "make demo          find the best arm on the paper's instance, with a picture at the end"
+	@echo "make test          the fast tests: a few minutes, every contract at least once"
+	@echo "make test-all      all tests except soak and browser tests"
 	@echo "make test-browser  the reports in a real Chromium, which must be installed"
-	@echo "make cover  the same, with coverage (slower)"
-	@echo "make lint   ruff and mypy"
-	@echo "make bench  the benchmarks: tables on screen, numbers in out/"
-	@echo "make soak   the long campaigns"
-	@echo "make docs   the documentation, in docs/_build/html"
-	@echo "make pictures  the pictures and the notebooks' output in docs, made anew"
-	@echo "make wheel  a wheel in dist/, tried out in an empty environment"
+	@echo "make soak          the long campaigns"
+	@echo "make cover         test-all with coverage (slower)"
+	@echo "make lint          ruff and mypy"
+	@echo "make bench         the benchmarks: tables on screen, numbers in out/"
+	@echo "make docs          the documentation, in docs/_build/html"
+	@echo "make pictures      the pictures and the notebooks' output in docs, made anew"
+	@echo "make wheel         a wheel in dist/, tried out in an empty environment"
 
 # One stamp per set of extras: a set is installed again when the project's requirements change.
 $(VENV)/.%: pyproject.toml constraints.txt
@@ -33,11 +34,14 @@ demo: $(VENV)/.report
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto
 
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto -m 'not soak and not browser'
+
 test-browser: $(VENV)/.browser
 	$(BIN)/python -m pytest -m browser tests/browser
 
 cover: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --cov
+	$(BIN)/python -m pytest -n auto -m 'not soak and not browser' --cov
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -64,7 +68,7 @@ pictures: $(VENV)/.dev
 
 wheel: $(VENV)/.dev
 	$(BIN)/python -m build
-	$(BIN)/python -m pytest -n 0 -m soak tests/test_release.py
+	$(BIN)/python -m pytest -n 0 -m soak tests/house/test_release.py
 
 clean:
 	rm -rf $(VENV) out docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

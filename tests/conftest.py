@@ -1,23 +1,56 @@
-"""Shared by all tests: where real data may lie, and Hypothesis without deadlines (machines are noisy)."""
+"""Shared by all tests: the folder of real data, and Hypothesis without deadlines (CI machines are noisy)."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import shutil
+import signal
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import marking
+from bestarm.protocol.registry import METHODS
+from bestarm.simulate.lying_client import ATTACKS
+
 ROOT = Path(__file__).resolve().parent.parent
-if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # the tests start hundreds of processes: compile once
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # the tests start hundreds of processes, so compile once
     os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="bestarm-")
     atexit.register(shutil.rmtree, os.environ["PYTHONPYCACHEPREFIX"], ignore_errors=True)
 
+# A shell lets what it starts in the background ignore Ctrl-C, and every process inherits that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    marking.fast = "not slow" in (config.option.markexpr or "")
+
+
+@pytest.fixture(autouse=True)
+def no_figure_stays_open():
+    """pyplot keeps every figure until it is closed, and warns at the twentieth."""
+    yield
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
+
+
+@pytest.fixture(autouse=True)
+def no_attack_or_method_stays():
+    """Tests and pages may register attacks and methods."""
+    tables = (ATTACKS, METHODS)
+    known = [dict(table) for table in tables]
+    yield
+    for table, before in zip(tables, known, strict=True):
+        table.clear()
+        table.update(before)
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +60,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def data() -> Path:
-    """The folder of real data sets; not part of the project, so a test that needs it may have to skip."""
+    """The folder of real data sets. It is not part of the project; tests that need it skip without it."""
     folder = ROOT.parent / "shared" / "data"
     if not folder.is_dir():
         pytest.skip(f"the real data sets are not at {folder}")

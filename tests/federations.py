@@ -1,4 +1,4 @@
-"""Small federations for tests: what they are about, their rewards, and folds with a broker but no network."""
+"""Small federations for tests: their scenarios, their rewards, and folds with a broker but no network."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import contextlib
 import functools
 import json
 
+import msgspec
 import numpy as np
 
 import bestarm as ba
-from bestarm.federation import files
-from bestarm.federation.client import Site
-from bestarm.federation.server import Desk
-from bestarm.identity import Envelope, Key, Roster
-from bestarm.journal import Journal
-from bestarm.protocol.machine import Drop, PatienceOver, Pull, Pulled, Received, Send, Start, Stop
-from bestarm.simulate import Run, prepare
+from bestarm.deploy.envelope import Envelope
+from bestarm.deploy.federation import files
+from bestarm.deploy.federation.desk import Desk
+from bestarm.deploy.federation.site import Site
+from bestarm.deploy.identity import Key, Roster
+from bestarm.problem.moments import of_values
+from bestarm.protocol.events import Drop, PatienceOver, Pull, Pulled, Received, Send, Start, Stop
+from bestarm.simulate.identify import prepare
+from bestarm.simulate.run import Run
+from bestarm.util.journal import Journal
 
 SOLO = {"west": {"a": 0.95, "b": 0.02}, "east": {"c": 0.8, "d": 0.02}, "mid": {"e": 0.6, "f": 0.01}}
 SERVER = "server"
@@ -23,12 +27,13 @@ SERVER = "server"
 
 def scenario(method, groups=None, clients=1, **options):
     problem = ba.Problem.from_rewards(groups or SOLO, clients=clients)
-    return ba.scenario.Scenario(problem, method, None, options)
+    return ba.Scenario(problem, method, None, options)
 
 
 CASES = {
     "fed-sel": scenario("fed-sel", period=3000, delta=0.1),
     "fisher": scenario("fisher", delta=0.1),
+    "bet": scenario("bet", delta=0.1),
     "robust-fed-sel": scenario("robust-fed-sel", clients=3, byzantine=1, period=3000, delta=0.1),
     "pooled": scenario("fisher", clients=3, byzantine=1, delta=0.1),
 }
@@ -40,7 +45,7 @@ def drawn(mean, *seed):
 
 
 class Coins:
-    """Each client's arms pay the same rewards in the same order, whoever asks and however often."""
+    """Each client's arms pay the same rewards in the same order in every run."""
 
     def __init__(self, problem, seed=0):
         self.problem, self.seed = problem, seed
@@ -50,20 +55,21 @@ class Coins:
         mean = self.problem.rewards[client][arm].p
         return drawn(mean, self.seed, client, arm)[start : start + times].tolist()
 
-    def draw(self, client, arms, times):
-        sums = []
-        for arm in arms:
-            start = self.made.get((client, arm), 0)
-            sums.append(sum(self.rewards(client, arm, start, times)))
-            self.made[client, arm] = start + times
-        return tuple(sums), times
+    def draw(self, client, pull, times):
+        rows = []
+        for arm, share in zip(pull.arms, pull.each, strict=True):
+            start, n = self.made.get((client, arm), 0), times * share
+            rewards = self.rewards(client, arm, start, n)
+            rows.append(of_values(np.array(rewards)).tolist() if pull.moments else [sum(rewards)])
+            self.made[client, arm] = start + n
+        return Pulled.of(rows, times)
 
 
 def comparable(record):
-    """What does not depend on the order in which the clients of one round came."""
+    """The part of a record that does not depend on the order of clients within a round, or on a clock."""
     plain = record.public().to_dict()
     plain["verdict"]["certificate"]["server"]["events"].sort()
-    return {key: value for key, value in plain.items() if key != "digest"}
+    return {key: value for key, value in plain.items() if key not in ("digest", "evidence", "time")}
 
 
 def in_process(case, coins):
@@ -82,7 +88,7 @@ class Folds:
     """Server and clients as processes, and a broker that keeps what is not acknowledged; no network.
 
     A process that dies (``Crash``) is opened again from its journal; the others don't notice. Without `rng`
-    everybody takes turns; with one, steps come in any order, messages overtake each other and come twice.
+    all take turns; with one, steps come in any order, messages overtake each other and arrive twice.
     """
 
     def __init__(self, folder, coins, rng=None, batch=10**9):
@@ -130,16 +136,17 @@ class Folds:
                 one.journal.close()
 
     def few(self, things):
-        """Some of what is under way: all, or what the network happens to bring."""
+        """Messages that arrive now: all of them, or a random part."""
         if self.rng is None or len(things) == 0:
             return list(things)
         return self.rng.sample(list(things), self.rng.randint(0, len(things)))
 
-    def step(self, name):
+    def step(self, name, instant=False):
+        """Let one process act. With `instant`, a client pulls only when no message is on its way."""
         with self.mortal(name):
             one = self.alive(name)
             if one is not None:
-                self.serve(one) if name == SERVER else self.work(name, one)
+                self.serve(one) if name == SERVER else self.work(name, one, instant)
 
     def serve(self, desk):
         self.publish(desk)
@@ -150,30 +157,31 @@ class Folds:
         self.publish(desk)
 
     def publish(self, desk):
-        self.down += [data for _, data in desk.downs[len(self.down) :]]
+        self.down += desk.broadcasts[len(self.down) :]
 
-    def work(self, name, site):
+    def work(self, name, site, instant=False):
         for k in self.few([k for k in range(len(self.down)) if k not in self.seen[name]]):
             site.received(self.down[k])
             self.seen[name].add(k)
         while site.sent < len(site.ups):
             self.up.append(site.ups[site.sent])
             site.sent += 1
-        if site.pull is not None:
+        late = self.up or any(len(self.seen[other]) < len(self.down) for other in self.working)
+        if site.pull is not None and not (instant and late):
             pull, i = site.pull, self.names.index(name)
             most = self.batch if self.rng is None else self.rng.choice([1, 50, self.batch])
             times = min(pull.times, most)
-            site.ask(pull.arms, times)
+            site.ask(pull, times)
             got = {}
-            for arm in pull.arms:
-                need = max(0, times - len(site.kept[arm]))
+            for arm, share in zip(pull.arms, pull.each, strict=True):
+                need = max(0, times * share - len(site.kept[arm]))
                 got[arm] = self.coins.rewards(i, arm, site.made[site.group.arms[arm]], need)
             site.rewards(got)
 
     def turn(self):
         everyone = [SERVER, *self.working]
         for name in everyone if self.rng is None else self.rng.choices(everyone, k=len(everyone)):
-            self.step(name)
+            self.step(name, instant=self.rng is None)  # as in the simulator, where messages take no time
 
     @property
     def over(self):
@@ -188,7 +196,7 @@ class Folds:
         raise AssertionError(f"no verdict: waits for {self.desk.waiting_for()}")
 
     def check_pulls(self):
-        """Every pull that a client's journal holds counts once, or waits to be used."""
+        """Every pull in a client's journal counts once, or waits to be used."""
         for site in self.sites.values():
             check_pulls(site)
 
@@ -200,9 +208,9 @@ def check_pulls(site):
 
 
 def driven(case, coins, folds):
-    """The record of bare machines that hear and pull in the order that the journals of a federation have.
+    """The record of bare machines that receive and pull in the order of a federation's journals.
 
-    Only the order is taken from there: all words are the machines' own, all rewards those of `coins`.
+    Only the order comes from the journals: the machines make all messages, and `coins` all rewards.
     """
     _, method, options = prepare(case, None, {})
     run = Run(case.problem, method, options, None, coins)
@@ -218,15 +226,14 @@ def driven(case, coins, folds):
             if isinstance(action, Send):
                 said[name].append(action.payload)
             elif isinstance(action, Pull):
-                pulls[name] = action.arms
+                pulls[name] = action
 
     def go_on(name):
         client, event = run.clients[run.index[name]], next(orders[name])
         if event.kind == "rewards" and (times := json.loads(event.body)["times"]):
-            sums, _ = coins.draw(run.index[name], pulls[name], times)
-            speak(name, client.handle(Pulled(sums, times)))
+            speak(name, client.handle(coins.draw(run.index[name], pulls[name], times)))
         elif event.kind == "down":
-            got[name].add(Envelope.decode(event.body).round)
+            got[name].add(Envelope.decode(event.body).sequence)
             while heard[name] in got[name]:
                 speak(name, client.handle(Received(SERVER, downs[heard[name]])))
                 heard[name] += 1
@@ -241,7 +248,7 @@ def driven(case, coins, folds):
             case "up":
                 envelope = Envelope.decode(event.body)
                 name = envelope.source
-                here[name].add(envelope.round)
+                here[name].add(envelope.sequence)
                 while due[name] in here[name]:
                     while len(said[name]) <= due[name]:
                         go_on(name)
@@ -253,4 +260,4 @@ def driven(case, coins, folds):
                 hear(run.server.handle(Drop(event.body.decode())))
             case "stop":
                 hear(run.server.handle(Stop(event.body.decode())))
-    return run.record()
+    return msgspec.structs.replace(run.record(), time=None).sealed()  # the clock did not run

@@ -1,4 +1,4 @@
-"""Live pages for tests: a real server on a real socket, and who looks at it."""
+"""Live pages for tests: a real server on a real socket, and its clients."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 from bestarm.report import follow, live
 
-SECONDS = 120.0  # for anything: a bound that only what never comes reaches, however slow the machine is
+SECONDS = 120.0  # long enough for any step on a slow machine; reached only if something never happens
 
 
 @contextlib.contextmanager
 def serving(path, **keys):
-    """The address of a live page of this path, served by a thread of its own."""
+    """The URL of a live page for this path, served by its own thread."""
     found, ready, ended = [], threading.Event(), []
 
     async def main():
@@ -73,7 +73,7 @@ class Stream:
         self.sections, self.id = {}, None
 
     def next(self):
-        """The next event; its sections are put in their places."""
+        """Read the next event and update the sections it contains."""
         event = {}
         while True:
             row = self.answer.readline().decode()
@@ -93,7 +93,7 @@ class Stream:
                 event = {}
 
     def until(self, condition, seconds=SECONDS):
-        """Read on until an event is as it should be."""
+        """Read events until one satisfies the condition."""
         end = time.monotonic() + seconds
         while True:
             event = self.next()

@@ -1,47 +1,71 @@
-"""bestarm: which option is best, when sites can't pool their data and messages are dear."""
+"""bestarm: find the best option when sites can't pool their data and communication is expensive."""
 
-from bestarm.adversary import Adversary, Attack, attacks
-from bestarm.audit import Verification, verify
-from bestarm.confidence import Radius, radius
+import bestarm.methods  # noqa: F401 (registers them)
 from bestarm.errors import InputError
-from bestarm.exact import fisher_pvalue
-from bestarm.network import Network
-from bestarm.plan import Plan, Schedule, plan, problem_from_gaps, schedule
-from bestarm.problem import Problem
-from bestarm.record import Record
-from bestarm.rewards import Bernoulli, Beta, Function, Recording, Table
-from bestarm.scenario import Scenario, load
-from bestarm.simulate import Interrupted, Progress, identify
-from bestarm.study import StudyInterrupted, StudyProgress, Trials, study
-from bestarm.theory import Bounds, Heterogeneity, Limit, bounds, heterogeneity, limit
-from bestarm.topology import Graph, is_strongly_robust, strong_robustness, tolerance, weak_points
+from bestarm.graphs.graph import Graph
+from bestarm.graphs.robustness import is_strongly_robust, strong_robustness, tolerance, weak_points
+from bestarm.methods.bet.options import Bet
+from bestarm.methods.fed_sel.options import FedSel
+from bestarm.methods.fed_sel.theorem import Bounds, bounds
+from bestarm.methods.fisher.options import Fisher
+from bestarm.methods.p2p.options import PeerToPeer
+from bestarm.methods.robust_fed_sel.options import RobustFedSel
+from bestarm.problem.problem import Problem
+from bestarm.problem.rewards import Bernoulli, Beta, Function, Recording, Table
+from bestarm.protocol.registry import Method, load_entry_points, register_method
+from bestarm.protocol.verdict import Verdict
+from bestarm.records.record import Record
+from bestarm.records.verify import Verification, verify
+from bestarm.scenario.load import load
+from bestarm.simulate.adversary import Adversary
+from bestarm.simulate.identify import Interrupted, identify
+from bestarm.simulate.lying_client import Attack, attacks
+from bestarm.simulate.network import Network
+from bestarm.simulate.run import Progress
+from bestarm.simulate.setup import Scenario
+from bestarm.stats.fisher_exact import fisher_pvalue
+from bestarm.stats.heterogeneity import Heterogeneity, heterogeneity
+from bestarm.stats.limit import Limit, limit
+from bestarm.stats.radii import Radius, radius
+from bestarm.study.plan import Plan, plan
+from bestarm.study.plan_setup import problem_from_gaps
+from bestarm.study.schedule import Schedule, schedule
+from bestarm.study.study import StudyInterrupted, StudyProgress, study
+from bestarm.study.trials import Trials
 from bestarm.version import __version__
 
 __all__ = [
     "Adversary",
     "Attack",
     "Bernoulli",
+    "Bet",
     "Beta",
     "Bounds",
+    "FedSel",
+    "Fisher",
     "Function",
     "Graph",
     "Heterogeneity",
     "InputError",
     "Interrupted",
     "Limit",
+    "Method",
     "Network",
+    "PeerToPeer",
     "Plan",
     "Problem",
     "Progress",
     "Radius",
     "Record",
     "Recording",
+    "RobustFedSel",
     "Scenario",
     "Schedule",
     "StudyInterrupted",
     "StudyProgress",
     "Table",
     "Trials",
+    "Verdict",
     "Verification",
     "__version__",
     "attacks",
@@ -55,6 +79,7 @@ __all__ = [
     "plan",
     "problem_from_gaps",
     "radius",
+    "register_method",
     "schedule",
     "strong_robustness",
     "study",
@@ -62,3 +87,5 @@ __all__ = [
     "verify",
     "weak_points",
 ]
+
+load_entry_points()  # last, so that a third-party method can import everything above

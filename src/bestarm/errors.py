@@ -1,18 +1,28 @@
-"""The one error that a user's input can cause.
+"""The error that is raised for invalid input, and the one for a full disk.
 
-It says what was wrong, where (file, table, key, line), what was expected and how to mend it. The command
-line prints it and exits with code 2; nothing else is raised for bad input.
+It says what was wrong, where (file, table, key, line), what was expected and how to fix it. The command
+line prints it and exits with code 2. Invalid input raises no other error.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 
 class InputError(ValueError):
-    """Something that the user gave can't be used.
+    """Invalid input from the user.
 
+    Parameters
+    ----------
+    what : str
+        What was wrong.
+    where : str
+        The file, table, key or client that is affected.
+    expected : str
+        What would be valid.
+    fix : str
+        What the user can do about it.
+
+    Examples
+    --------
     >>> print(InputError("delta = 2 is not a probability", where="a.toml", expected="a number in (0, 1)"))
     a.toml: delta = 2 is not a probability. Expected a number in (0, 1).
     """
@@ -27,43 +37,14 @@ class InputError(ValueError):
         super().__init__(text if text.endswith(("?", "!", ".")) else text + ".")
 
     def at(self, where: str) -> InputError:
-        """The same error, seen from one level further out."""
+        """Return this error with `where` in front of its location."""
         joined = f"{where}: {self.where}" if self.where else where
-        return InputError(self.what, where=joined, expected=self.expected, fix=self.fix)
+        return type(self)(self.what, where=joined, expected=self.expected, fix=self.fix)
 
 
-def shorten(value: object) -> str:
-    """A value as a message shows it: its text, cut where it is long.
+class DiskFull(InputError):
+    """A disk is full, or the user's quota is used up. The command line exits with a code of its own.
 
-    >>> shorten("x" * 100)
-    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..."
+    What was being written is missing, and everything before it is safe: run the command again when there is
+    space.
     """
-    try:
-        text = repr(value)
-    except ValueError:  # a whole number with thousands of digits
-        text = "a very long number"
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def visible(text: str) -> str:
-    """A text with nothing hidden in it: control characters and marks of direction are written out.
-
-    >>> print(visible("a\\x1b[2Jb \\u202eevil"))
-    a\\x1b[2Jb \\u202eevil
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint that names the known word closest to `word`, or lists all of them.
-
-    >>> nearest("perod", ["period", "delta"])
-    'Did you mean "period"?'
-    >>> nearest("xyz", ["period", "delta"])
-    'Known: delta, period'
-    """
-    names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1)
-    return f'Did you mean "{close[0]}"?' if close else "Known: " + ", ".join(names)

@@ -8,24 +8,26 @@ import subprocess
 import sys
 
 import pytest
-from test_report_in_browser import CONTRAST, DRAWN, HOSTILE
-
-import bestarm as ba
-from bestarm.federation import files
-from federations import CASES, Coins, Folds
-from lives import SECONDS, serving
-from test_federation import Processes
-from test_kept import Slow
 from test_mesh import Folds as MeshFolds
 from test_mesh import make, small
+from test_report_in_browser import CONTRAST, DRAWN, HOSTILE
+from test_run_journal import Slow
+
+import bestarm as ba
+from bestarm.deploy.federation import files
+from federations import CASES, Coins, Folds
+from helpers import Processes
+from lives import SECONDS, serving
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
 def visit(chromium):
-    """Opens a live page; at the end nothing must have been said on the console or popped up, and nothing
-    fetched from elsewhere. What a lost connection makes the browser say is `expected`."""
+    """Opens a live page and checks that it logged and popped up nothing, and fetched nothing from elsewhere.
+
+    The messages that the browser logs for a lost connection are in `expected`.
+    """
     said, contexts, expected = [], [], []
 
     def go(url, width=1000, lost=False, **keys):
@@ -56,7 +58,7 @@ def folds(tmp_path):
 
 
 def begin(folds):
-    """Let it run until a round was completed."""
+    """Run the federation until a round is complete."""
     while folds.desk.machine.rounds < 1:
         folds.turn()
     assert not folds.desk.done
@@ -66,7 +68,7 @@ def hears(page, text):
     page.locator("#state").filter(has_text=text).wait_for()
 
 
-def test_it_follows_a_running_federation_to_its_verdict_and_through_a_restart_of_the_server(visit, tmp_path):
+def test_the_page_follows_a_federation_through_a_server_restart_to_its_verdict(visit, tmp_path):
     case = CASES["fed-sel"]
     real = Processes(tmp_path / "f", case)
     command = [sys.executable, "-m", "bestarm.cli", "watch", str(tmp_path / "f"), "--json"]
@@ -77,15 +79,15 @@ def test_it_follows_a_running_federation_to_its_verdict_and_through_a_restart_of
         real.start("server")
         page.get_by_text("Not decided yet").wait_for()
         hears(page, "Live.")
-        for name in real.names[:2]:  # the run can't be over before the third is here
+        for name in real.names[:2]:  # the run cannot end before the third client joins
             real.start(name)
         page.locator("#costs td", has_text="bits up").wait_for()
         before = int(page.locator("#slider").get_attribute("max"))
-        real.kill("server")  # and it is started again
+        real.kill("server")  # and is restarted
         real.start(real.names[2])
-        page.locator("#intervals svg").first.wait_for()  # a round was completed
+        page.locator("#intervals svg").first.wait_for()  # a round is complete
         page.get_by_role("heading", name="west/a is the best arm").wait_for()
-        hears(page, "It is over")
+        hears(page, "Finished")
         assert page.title() == "bestarm: west/a"
         assert int(page.locator("#slider").get_attribute("max")) > before
         assert page.locator("#live").get_attribute("aria-pressed") == "true"
@@ -98,14 +100,14 @@ def test_it_follows_a_running_federation_to_its_verdict_and_through_a_restart_of
         watcher.stdout.close()
 
 
-def test_it_comes_back_by_itself_when_the_page_s_own_server_was_away(visit, folds):
+def test_the_page_reconnects_by_itself_when_its_server_returns(visit, folds):
     with serving(folds.folder) as url:
         page = visit(url, lost=True)
         hears(page, "Live.")
     hears(page, "Connection lost, trying again.")
     folds.go()
     with serving(folds.folder, port=int(url.rstrip("/").rpartition(":")[2])):
-        hears(page, "It is over")
+        hears(page, "Finished")
         page.get_by_role("heading", name="west/a is the best arm").wait_for()
         page.goto("about:blank")
 
@@ -114,7 +116,7 @@ def test_the_slider_goes_back_by_keyboard_and_live_returns(visit, folds):
     with serving(folds.folder) as url:
         page = visit(url)
         folds.go()
-        hears(page, "It is over")
+        hears(page, "Finished")
         slider = page.locator("#slider")
         slider.focus()
         page.keyboard.press("Home")
@@ -132,11 +134,11 @@ def test_the_slider_goes_back_by_keyboard_and_live_returns(visit, folds):
         page.keyboard.press("ArrowLeft")
         hears(page, "Looking back")
         page.keyboard.press("End")  # the newest moment is live again
-        hears(page, "It is over")
+        hears(page, "Finished")
         page.get_by_role("heading", name="west/a is the best arm").wait_for()
 
 
-def test_looking_back_stays_while_the_run_goes_on(visit, folds):
+def test_an_earlier_moment_stays_shown_while_the_run_continues(visit, folds):
     with serving(folds.folder) as url:
         begin(folds)
         page = visit(url)
@@ -151,7 +153,7 @@ def test_looking_back_stays_while_the_run_goes_on(visit, folds):
         page.get_by_role("heading", name="west/a is the best arm").wait_for()
 
 
-def test_what_is_open_focused_and_scrolled_stays_so_when_news_come(visit, folds):
+def test_updates_keep_open_sections_focus_and_scroll_position(visit, folds):
     begin(folds)
     with serving(folds.folder) as url:
         page = visit(url)
@@ -164,7 +166,7 @@ def test_what_is_open_focused_and_scrolled_stays_so_when_news_come(visit, folds)
         assert page.evaluate("scrollY") > 0
         bits = page.locator("#costs td").nth(3).inner_text()
         folds.go()
-        hears(page, "It is over")
+        hears(page, "Finished")
         assert page.locator("#costs td").nth(3).inner_text() != bits  # the section was replaced
         assert table.evaluate("details => details.open")
         assert page.evaluate("document.activeElement === document.querySelector('#costs summary')")
@@ -173,7 +175,7 @@ def test_what_is_open_focused_and_scrolled_stays_so_when_news_come(visit, folds)
 
 
 @pytest.mark.parametrize("width", [1000, 360])
-def test_nothing_sticks_out(visit, folds, tmp_path, width):
+def test_nothing_overflows(visit, folds, tmp_path, width):
     folds.go()
     case = small()
     make(case, tmp_path / "m")
@@ -184,7 +186,7 @@ def test_nothing_sticks_out(visit, folds, tmp_path, width):
     for place in (folds.folder, folds.places["west-1"].folder, mesh.places[0].folder):
         with serving(place) as url:
             page = visit(url, width)
-            hears(page, "It is over")
+            hears(page, "Finished")
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             drawn = page.evaluate(DRAWN)
             assert drawn
@@ -196,18 +198,18 @@ def test_nothing_sticks_out(visit, folds, tmp_path, width):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_told_from_its_ground(visit, folds, scheme):
+def test_text_has_enough_contrast(visit, folds, scheme):
     folds.go()
     with serving(folds.folder) as url:
         page = visit(url, color_scheme=scheme)
-        hears(page, "It is over")
+        hears(page, "Finished")
         assert all(ratio >= 4.5 for _, ratio in page.evaluate(CONTRAST))
         page.goto("about:blank")
 
 
 def test_hostile_names_are_shown_as_text(visit, tmp_path):
     groups = {name: {"<b>bold<∕b>": 0.9 - 0.2 * (k > 0), "b": 0.1} for k, name in enumerate(HOSTILE)}
-    case = ba.scenario.Scenario(ba.Problem.from_rewards(groups), "fisher", None, {"delta": 0.1})
+    case = ba.Scenario(ba.Problem.from_rewards(groups), "fisher", None, {"delta": 0.1})
     files.init(case, tmp_path / "f", port=0)
     folds = Folds(tmp_path / "f", Coins(case.problem))
     first = folds.names[0]
@@ -218,7 +220,7 @@ def test_hostile_names_are_shown_as_text(visit, tmp_path):
         folds.go()
         folds.close()
         for page in pages:
-            hears(page, "It is over")
+            hears(page, "Finished")
             assert page.evaluate("document.querySelectorAll('img, b, iframe').length") == 0
             assert page.evaluate("document.querySelectorAll('script').length") == 1
             assert HOSTILE[0] in page.locator("body").inner_text()
@@ -229,7 +231,7 @@ def test_hostile_names_are_shown_as_text(visit, tmp_path):
             page.goto("about:blank")
 
 
-def test_the_token_of_the_address_lets_in_and_disappears_from_it(visit, folds):
+def test_the_token_in_the_url_grants_access_and_is_then_removed_from_it(visit, folds):
     with serving(folds.folder, host="0.0.0.0") as printed:
         at = printed.partition("?")[0].rstrip("/").rpartition(":")[2]
         url = f"http://127.0.0.1:{at}/?{printed.partition('?')[2]}"
@@ -237,11 +239,11 @@ def test_the_token_of_the_address_lets_in_and_disappears_from_it(visit, folds):
         hears(page, "Live.")
         assert "token" not in page.url
         folds.go()
-        hears(page, "It is over")
+        hears(page, "Finished")
         page.goto("about:blank")
 
 
-def test_it_follows_a_run_in_process_to_its_verdict_and_looks_back(visit, tmp_path):
+def test_the_page_follows_a_run_in_process_and_shows_earlier_moments(visit, tmp_path):
     slow = Slow(tmp_path / "run.db")
     with serving(slow.path) as url:
         page = visit(url)
@@ -253,7 +255,7 @@ def test_it_follows_a_run_in_process_to_its_verdict_and_looks_back(visit, tmp_pa
         finally:
             slow.finish()
         page.get_by_role("heading", name="attic/new is the best arm").wait_for()
-        hears(page, "It is over")
+        hears(page, "Finished")
         assert page.locator("#arms svg").count() > 0
         page.locator("#slider").focus()
         page.keyboard.press("Home")

@@ -58,7 +58,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def visit(chromium, folder):
-    """Opens a report; at the end nothing must have been said on the console, fetched or popped up."""
+    """Opens a report and checks that it logged, fetched and popped up nothing."""
     said: list[str] = []
     contexts = []
 
@@ -97,7 +97,7 @@ DRAWN = """() => [...document.querySelectorAll('svg')].filter(s => s.getClientRe
 
 @pytest.mark.parametrize("name", [*RECORDS, "study"])
 @pytest.mark.parametrize("width", [1000, 360])
-def test_every_plot_draws_and_nothing_sticks_out(visit, name, width):
+def test_every_plot_draws_and_nothing_overflows(visit, name, width):
     page = visit(name, width)
     drawn = page.evaluate(DRAWN)
     assert len(drawn) >= (4 if name == "study" else 3)
@@ -105,7 +105,7 @@ def test_every_plot_draws_and_nothing_sticks_out(visit, name, width):
         assert picture["marks"] > 0, picture
         assert picture["out"] == 0, picture
         assert picture["words"] == [], picture
-        assert picture["scale"] > 0.85, picture  # letters stay readable
+        assert picture["scale"] > 0.85, picture  # text stays readable
         assert picture["label"]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
@@ -113,7 +113,7 @@ def test_every_plot_draws_and_nothing_sticks_out(visit, name, width):
 STOPS = "[...document.querySelectorAll('a, summary, .scroll')].filter(e => e.checkVisibility())"
 
 
-def test_all_can_be_reached_with_the_keyboard(visit):
+def test_every_control_can_be_reached_with_the_keyboard(visit):
     page = visit("fisher")
     seen = []
     for _ in range(page.evaluate(f"{STOPS}.length") + 5):
@@ -126,7 +126,7 @@ def test_all_can_be_reached_with_the_keyboard(visit):
     assert page.locator("details[open] table").first.is_visible()
 
 
-def test_the_record_can_be_taken_out_again(visit, folder, tmp_path):
+def test_the_embedded_record_can_be_downloaded(visit, folder, tmp_path):
     page = visit("reviews")
     with page.expect_download() as waiting:
         page.get_by_text("Download record.json").click()
@@ -155,12 +155,12 @@ CONTRAST = """() => { const light = c => { const [r, g, b] = c.match(/[\\d.]+/g)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_told_from_its_ground(visit, scheme):
+def test_text_has_enough_contrast(visit, scheme):
     page = visit("reviews", color_scheme=scheme)
     assert all(ratio >= 4.5 for _, ratio in page.evaluate(CONTRAST))
 
 
-def test_it_prints_whole(visit, tmp_path):
+def test_the_whole_report_is_printed(visit, tmp_path):
     page = visit("reviews", 360)
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
@@ -170,7 +170,7 @@ def test_it_prints_whole(visit, tmp_path):
     assert (tmp_path / "r.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_a_thousand_clients_are_usable(visit, folder):
+def test_a_report_of_a_thousand_clients_is_usable(visit, folder):
     assert (folder / "thousand.html").stat().st_size < 10_000_000
     page = visit("thousand", 360)
     page.get_by_text("By client").click()

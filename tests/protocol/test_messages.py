@@ -1,4 +1,4 @@
-"""What crosses the wire: just the bits that the paper needs, one encoding each, nothing else accepted."""
+"""Messages have only the bits that the paper needs, one encoding each, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bestarm.protocol.codec import Malformed
-from bestarm.protocol.messages import (
+from bestarm.methods.fed_sel.messages import (
     Bound,
-    Final,
-    Onward,
     Refinement,
     Report,
-    Wire,
-    Withdrawn,
     decode_downlink,
     decode_refinement,
     decode_report,
 )
+from bestarm.protocol.codec import Malformed
+from bestarm.protocol.messages import Final, Onward, Wire, Withdrawn
 
 WIRES = [
     Wire((3, 1, 5), (True, True, False)),
@@ -40,7 +37,7 @@ def test_a_refinement_takes_b_bits():
 
 
 @given(st.sampled_from(WIRES), st.integers(0, 2), st.integers(1, 2**50), st.floats(0, 1), st.data())
-def test_reports_come_back(wire, group, count, mean, data):
+def test_reports_round_trip(wire, group, count, mean, data):
     arm = data.draw(st.integers(0, wire.arm_counts[group] - 1))
     if wire.binary[group]:
         mean = min(round(mean * count), count) / count
@@ -98,7 +95,7 @@ def test_any_bytes_are_a_downlink_in_its_one_encoding_or_malformed(wire, data):
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_downlinks_come_back(wire):
+def test_downlinks_round_trip(wire):
     messages = [Onward.of((True, False, True)), Final(2, 4), Final(1, 0), Final(None, None)]
     if wire.early_stop:
         messages.append(Bound(-0.25))
@@ -124,7 +121,7 @@ def test_lies_about_the_count_and_the_mean_are_malformed():
         decode_report(real[:-1], wire, 2, least=1)
 
 
-def test_a_withdrawal_belongs_to_early_stop_alone():
+def test_a_withdrawal_is_valid_only_with_early_stop():
     payload, bits = Withdrawn().encode(WIRES[2], 0)
     assert decode_report(payload, WIRES[2], 0, least=1) == (Withdrawn(), bits)
     with pytest.raises(Malformed, match="withdrawal"):

@@ -1,8 +1,8 @@
 """Bits on the wire: fixed-width integers, Elias-γ codes, masks and float64, packed without gaps.
 
-A payload is its bits, most significant first, padded with zeros to whole bytes. Too few bits or a number
-out of range make it ``Malformed``; ``messages`` also demands that what was read encodes to the same bytes,
-so that each message has exactly one encoding.
+A payload is a sequence of bits, most significant first, padded with zeros to whole bytes. A payload with too
+few bits or a number out of range is ``Malformed``. ``messages`` also requires that the decoded message
+encodes to the same bytes, so each message has exactly one encoding.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 
 class Malformed(ValueError):
-    """These bytes are no message of the kind that was due. The reason is for the record."""
+    """The bytes are not a message of the expected kind. The reason is stored in the record."""
 
 
 class Writer:
-    """Collects bits.
+    """Write bits to a payload.
 
     >>> w = Writer(); w.fixed(5, 3); w.gamma(9); w.payload(), w.bits
     (b'\\xa2@', 10)
@@ -36,9 +36,9 @@ class Writer:
         self.fixed(int(value), 1)
 
     def gamma(self, value: int) -> None:
-        """Elias-γ: as many zeros as there are bits after the first, then the number (at least 1)."""
+        """Write a number (at least 1) in Elias-γ code: one zero per bit after the first, then the number."""
         if value < 1:
-            raise ValueError("Elias-γ codes numbers of at least 1")
+            raise ValueError("Elias-γ can only encode numbers of at least 1")
         self.fixed(value, 2 * value.bit_length() - 1)
 
     def mask(self, values: Iterable[bool]) -> None:
@@ -54,7 +54,7 @@ class Writer:
 
 
 class Reader:
-    """Gives the bits back.
+    """Read bits from a payload.
 
     >>> r = Reader(b'\\xa2@'); r.fixed(3), r.gamma(100)
     (5, 9)
@@ -94,7 +94,7 @@ class Reader:
 
 
 def width_of(choices: int) -> int:
-    """⌈log₂ n⌉: the bits that name one of n things.
+    """⌈log₂ n⌉: the number of bits that identify one of n choices.
 
     >>> [width_of(n) for n in (1, 2, 3, 4, 5)]
     [0, 1, 2, 2, 3]

@@ -1,126 +1,257 @@
-"""The words between a machine and its driver.
+"""Participants as state machines without I/O, and the interface that drivers use.
 
-A machine (client, server, peer) is a state machine without I/O: ``handle(event)`` gives back actions. It
-never reads a clock, a socket, a file or a random generator. What it may be told in which state is a table
-of its class; an event that the table does not hold raises ``IllegalEvent``, and nothing has happened.
+``handle(event)`` takes an event and returns actions. A machine never reads a clock, a socket, a file or a
+random generator. Its class has a table, ``transitions``: the events that it accepts in each state, and the
+states that each event may lead to. ``StateMachine`` enforces the table. An event that the table does not list
+raises ``IllegalEvent`` before anything changes; a state that the table does not list cannot be entered.
+
+``ClientMachine``, ``ServerMachine`` and ``PeerMachine`` define the members that drivers, records and
+reports use. Everything else in a machine is private to its method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.problem.layout import Layout
+from bestarm.protocol.events import Action, Event, Pull, Pulled
+from bestarm.protocol.options import Common
 from bestarm.protocol.verdict import Verdict
 
-ALL = "*"  # the address of a broadcast
+# (state, event) -> the possible next states
+Transitions = Mapping[tuple[str, type[Event]], frozenset[str]]
 
+NEW = "new"  # the initial state of every machine
 
-@dataclass(frozen=True)
-class Start:
-    """The run begins."""
-
-
-@dataclass(frozen=True)
-class Received:
-    """A message came from a sender whose identity the driver vouches for.
-
-    Each message is handed over once, and those of one sender in the order in which they were sent: most
-    don't say which round they belong to. A driver whose network repeats or reorders sees to that.
-    """
-
-    sender: str
-    data: bytes
-
-
-@dataclass(frozen=True)
-class Pulled:
-    """Each arm of the outstanding ``Pull`` was pulled `times` more times; `sums` are their rewards.
-
-    It may be less than was asked for, but it is the same number for every arm.
-    """
-
-    sums: tuple[float, ...]
-    times: int
-
-
-@dataclass(frozen=True)
-class PatienceOver:
-    """The driver waits no longer for what is missing in this round."""
-
-    round: int
-
-
-@dataclass(frozen=True)
-class Stop:
-    """No more can be had: the operator, the clock or the data ended it. To a client: no more pulls."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Drop:
-    """The operator's word: the run goes on without this client."""
-
-    client: str
-
-
-Event = Start | Received | Pulled | PatienceOver | Stop | Drop
-
-
-@dataclass(frozen=True)
-class Pull:
-    """Pull each of these arms (indices) `times` times. It replaces the outstanding one; no arms: none."""
-
-    arms: tuple[int, ...]
-    times: int
-
-
-@dataclass(frozen=True)
-class Send:
-    """Send this payload, whose first `bits` bits count."""
-
-    to: str
-    payload: bytes
-    bits: int
-
-
-@dataclass(frozen=True)
-class Await:
-    """Nothing to do before messages of this round come."""
-
-    round: int
-
-
-@dataclass(frozen=True)
-class Decided:
-    """The machine has its verdict."""
-
-    verdict: Verdict
-
-
-Action = Pull | Send | Await | Decided
-
-# (state, event) -> the states it may lead to
-Transitions = Mapping[tuple[str, type[Any]], frozenset[str]]
+NOWHERE: frozenset[str] = frozenset()
 
 
 class IllegalEvent(RuntimeError):
-    """A driver gave a machine an event that it can't take in its state: a mistake in the driver."""
+    """A driver passed an event that the machine cannot accept in its state: a bug in the driver."""
+
+
+class IllegalTransition(AssertionError):
+    """A machine tried to enter a state that its table does not list: a bug in the machine."""
+
+
+def demand_sums(name: str, sums: Sequence[float], times: int, arms: int, most: int) -> None:
+    """Raise IllegalEvent unless these are sums of rewards in [0, 1] for the requested arms and pulls."""
+    if len(sums) != arms or not 0 < times <= most:
+        raise IllegalEvent(f"{name} expected at most {most} pulls of {arms} arms")
+    if not all(0.0 <= s <= times for s in sums):
+        raise IllegalEvent(f"{name}: the sum of {times} rewards must lie in [0, {times}]")
+
+
+def demand_rewards(name: str, pull: Pull, pulled: Pulled) -> None:
+    """Raise IllegalEvent unless these can be the rewards that `pull` asks for, or the first of them.
+
+    Parameters
+    ----------
+    name : str
+        The client's name.
+    pull : Pull
+        The outstanding pull.
+    pulled : Pulled
+        The rewards, in [0, 1].
+    """
+    arms, times = len(pull.arms), pulled.times
+    if not 0 < times <= pull.times:
+        raise IllegalEvent(f"{name} expected 1 to {pull.times} times {pull}, got {times}")
+    lengths = [len(values) for values in (pulled.squares, pulled.least, pulled.most)]
+    if len(pulled.sums) != arms or lengths != [arms if pull.moments else 0] * 3:
+        raise IllegalEvent(f"{name} expected the rewards of {pull}, got {pulled}")
+    for i, share in enumerate(pull.each):
+        n, s = times * share, pulled.sums[i]
+        if not 0.0 <= s <= n:
+            raise IllegalEvent(f"{name}: the sum of {n} rewards must lie in [0, {n}]")
+        if pull.moments and not _possible(n, s, pulled.squares[i], pulled.least[i], pulled.most[i]):
+            raise IllegalEvent(f"{name}: no {n} rewards in [0, 1] have the moments of arm {i} in {pulled}")
+
+
+def _possible(n: int, s: float, q: float, least: float, most: float) -> bool:
+    """Whether these can be the sum, the squares and the extremes of n rewards, apart from rounding."""
+    slack = 1e-9 * n
+    return (
+        0.0 <= least <= most <= 1.0
+        and n * least - slack <= s <= n * most + slack
+        and 0.0 <= q <= s + slack
+        and s * s <= n * q * (1 + 1e-9) + 1e-300 * n * n  # squares below 1e-300 may be rounded to 0
+    )
+
+
+class StateMachine(ABC):
+    """The base class of every machine. It stores the state and enforces the transition table."""
+
+    transitions: ClassVar[Transitions]
+
+    def __init__(self) -> None:
+        self._state = NEW
+        self._open = NOWHERE  # states that may be entered; empty unless an event is being handled
+
+    @property
+    def state(self) -> str:
+        """The current state of the machine."""
+        return self._state
+
+    def handle(self, event: Event) -> list[Action]:
+        """Handle an event and return the resulting actions.
+
+        Parameters
+        ----------
+        event : Event
+            What happened.
+
+        Returns
+        -------
+        list of Action
+            What the driver must do, in this order.
+
+        Raises
+        ------
+        IllegalEvent
+            If the table does not list the event in this state. The machine is unchanged.
+        IllegalTransition
+            If the machine violates its table, which is a bug.
+        """
+        before, targets = self._state, self.transitions.get((self._state, type(event)))
+        if targets is None:
+            raise IllegalEvent(f"{type(self).__name__} can't take {event!r} while {before}")
+        self._open = targets
+        try:
+            actions = self._handle(event)
+        finally:
+            self._open = NOWHERE
+        if self._state not in targets:
+            raise IllegalTransition(f"{type(self).__name__} stayed {before} after {event!r}")
+        return actions
+
+    def _enter(self, state: str) -> None:
+        """Change the state, if the table allows it for the event that is being handled."""
+        if state not in self._open:
+            raise IllegalTransition(f"{type(self).__name__} can't become {state} while {self._state}")
+        self._state = state
+
+    @abstractmethod
+    def _handle(self, event: Event) -> list[Action]:
+        """Handle an event that the table lists."""
 
 
 class Machine(Protocol):
-    """What every participant is."""
+    """The interface of every participant."""
 
     transitions: ClassVar[Transitions]
 
     @property
-    def state(self) -> str: ...
+    def state(self) -> str:
+        """The current state."""
 
-    def handle(self, event: Event) -> list[Action]: ...
+    def handle(self, event: Event) -> list[Action]:
+        """Handle an event and return the resulting actions."""
 
 
-def demand(machine: Machine, event: Event) -> None:
-    """Raise ``IllegalEvent`` unless the machine's table holds this event in its state."""
-    if (machine.state, type(event)) not in machine.transitions:
-        raise IllegalEvent(f"{type(machine).__name__} can't take {event!r} while {machine.state}")
+class ClientMachine(Machine, Protocol):
+    """The interface of a client, which pulls arms, for drivers, records and reports."""
+
+    name: str
+    layout: Layout
+    group: int
+    ignored: int
+
+    def __init__(self, layout: Layout, name: str, options: Common) -> None: ...
+
+    @property
+    def spent(self) -> bool:
+        """Whether the client makes no more pulls."""
+
+    @property
+    def sent(self) -> Sized:
+        """The reports that the client has sent so far."""
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether the client can send a message that it makes no more pulls."""
+
+    def local(self) -> dict[str, Any]:
+        """The client's part of the certificate, as plain values."""
+
+
+class ServerMachine(Machine, Protocol):
+    """The interface of a server, for drivers, records and reports."""
+
+    layout: Layout
+    round: int
+    active: NDArray[np.bool_]  # groups that may still contain the best arm
+    history: list[dict[str, Any]]  # one row per completed round
+    faulty: list[dict[str, Any]]
+    warnings: list[dict[str, Any]]
+    ignored: int
+    gone: set[str]  # clients that the operator dropped
+    bits_up: int
+    bits_down: int
+    bits_after: int  # of messages after the answer is known
+    bytes: int
+    verdict: Verdict | None
+
+    def __init__(self, layout: Layout, options: Common) -> None: ...
+
+    @property
+    def rounds(self) -> int:
+        """The number of completed rounds; the first reports count as one."""
+
+    @property
+    def ticking(self) -> bool:
+        """Whether the driver's patience already counts in this round."""
+
+    def missing_clients(self) -> list[str]:
+        """The clients whose messages this round is still waiting for."""
+
+    def forget(self) -> None:
+        """Forget what only the certificate needs. A driver with a journal can replay it for the record."""
+
+    def certificate(self) -> dict[str, Any]:
+        """The server's part of the certificate, as plain values."""
+
+
+class PeerMachine(ClientMachine, Protocol):
+    """The interface of a peer in a network without a server, for drivers, records and reports."""
+
+    verdict: Verdict | None
+    faulty: list[dict[str, Any]]
+    out: NDArray[np.bool_]  # neighbours that are proven faulty
+    votes: NDArray[np.int64]  # (neighbour, group): the arm that the neighbour votes for, or -1
+    arms: NDArray[np.int64]  # the best arm of each group as far as the peer knows, or -1
+    means: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    standing: NDArray[np.bool_]  # groups that are not beaten in its view
+
+    def __init__(
+        self, layout: Layout, name: str, options: Common, neighbours: Sequence[str] = ()
+    ) -> None: ...
+
+    @property
+    def neighbours(self) -> Mapping[str, int]:
+        """The in-neighbours, and their positions in `votes` and `out`."""
+
+    @property
+    def ticking(self) -> bool:
+        """Whether the peer needs ``PatienceOver`` events."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether the peer has information that it has not sent yet."""
+
+    def topic_of(self, data: bytes) -> str:
+        """The group that a message is about; empty for a verdict. May raise ``Malformed``."""
+
+    @property
+    def settled(self) -> int:
+        """A count of what the peer has found out: known arms, beaten groups and a verdict."""
+
+    def missing_neighbours(self) -> list[str]:
+        """The neighbours that have not yet reported on every group whose arm is still unknown."""

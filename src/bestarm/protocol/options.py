@@ -1,7 +1,7 @@
-"""Options of the methods: declared once, with their help and their check.
+"""The options of the methods, each declared once with its help text and its check.
 
-A method's options are a frozen dataclass whose fields are made by ``option``. Scenario files, Python
-keywords and the command line all go through ``make``, so that each gets the same checks and messages.
+A method's options are a frozen dataclass whose fields are created by ``option``. Scenario files, Python
+keywords and the command line all use ``make``, so they share the same checks and error messages.
 """
 
 from __future__ import annotations
@@ -11,23 +11,33 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from bestarm.errors import InputError, nearest
+from bestarm.errors import InputError
+from bestarm.problem.scale import Scale
+from bestarm.util.text import nearest
+
+AnyOptions = TypeVar("AnyOptions", bound="Common")
+
+
+def on_unit_scale(options: AnyOptions, scale: Scale) -> AnyOptions:
+    """A method's options, with those in units of the rewards rescaled to [0, 1]."""
+    return dataclasses.replace(options, epsilon=options.epsilon / (scale.high - scale.low))
+
 
 T = TypeVar("T")
-Check = Callable[[Any], bool]
+Check = Callable[[object], bool]
 
 
-def option(default: Any, help: str, check: Check, expected: str, unset: str = "no limit") -> Any:
-    """A field of an options class; `unset` says in words what a default of None means."""
+def option(default: T, help: str, check: Check, expected: str, unset: str = "no limit") -> T:
+    """A field of an options class; `unset` describes what a default of None means."""
     shown = unset if default is None else str(default)
     facts = {"help": help, "check": check, "expected": expected, "shown": shown}
     return dataclasses.field(default=default, metadata=facts)
 
 
 def number(at_least: float = -math.inf, below: float = math.inf, above: float = -math.inf) -> Check:
-    """A number in [at_least, below), greater than `above`; by default any finite one."""
+    """Check for a number in [at_least, below) that is greater than `above`; by default any finite one."""
 
-    def check(value: Any) -> bool:
+    def check(value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         return at_least <= value < below and value > above
@@ -36,9 +46,9 @@ def number(at_least: float = -math.inf, below: float = math.inf, above: float = 
 
 
 def whole(at_least: int, at_most: int = 2**50, *, optional: bool = False) -> Check:
-    """A whole number in [at_least, at_most]; with `optional` also None."""
+    """Check for a whole number in [at_least, at_most]; with `optional`, None is allowed too."""
 
-    def check(value: Any) -> bool:
+    def check(value: object) -> bool:
         if value is None:
             return optional
         return isinstance(value, int) and not isinstance(value, bool) and at_least <= value <= at_most
@@ -46,42 +56,72 @@ def whole(at_least: int, at_most: int = 2**50, *, optional: bool = False) -> Che
     return check
 
 
-def switch(value: Any) -> bool:
-    """True or False."""
+def switch(value: object) -> bool:
+    """Check for True or False."""
     return isinstance(value, bool)
 
 
 def choice(*names: str) -> Check:
-    """One of these words."""
+    """Check for one of these words."""
     return lambda value: isinstance(value, str) and value in names
 
 
 def make(options: type[T], keys: Mapping[str, Any], where: str = "") -> T:
-    """The options with these keys set; InputError names the key, its value and what was expected."""
+    """The options with these keys set. An InputError names the key, its value and what was expected."""
     fields = {f.name: f for f in dataclasses.fields(options)}  # type: ignore[arg-type]
     values = {}
     for key, value in keys.items():
         if key not in fields:
             raise InputError(f'key "{key}" is unknown', where=where, fix=nearest(key, fields))
         field = fields[key]
-        if not field.metadata["check"](value):
-            raise InputError(
-                f"{key} = {value!r} can't be used", where=where, expected=field.metadata["expected"]
-            )
-        # A whole number is welcome where a real one is meant; records then always hold a real one.
+        _check(key, value, field, where)
+        # Accept an int where a float is expected, but store a float, so that records are uniform.
         values[key] = float(value) if isinstance(field.default, float) else value
     return options(**values)
 
 
+def accepts(options: type[Common], key: str, value: object) -> bool:
+    """Whether a method with these options has this key and can use this value."""
+    field = options.__dataclass_fields__.get(key)
+    return field is not None and bool(field.metadata["check"](value))
+
+
+def _check(key: str, value: object, field: dataclasses.Field[Any], where: str) -> None:
+    if not field.metadata["check"](value):
+        raise InputError(f"{key} = {value!r} can't be used", where=where, expected=field.metadata["expected"])
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Common:
-    """Options that every method has."""
+    """Options that every method has.
+
+    The options of each method derive from this class. ``ba.identify(problem, ba.Fisher(prefer="rounds"))`` is
+    the same as ``ba.identify(problem, "fisher", prefer="rounds")``.
+
+    Parameters
+    ----------
+    delta : float
+        The failure probability.
+    epsilon : float
+        How far the answer may be from the best arm, in units of the rewards.
+    byzantine : int
+        The largest number of liars in each group.
+    budget : int, optional
+        The largest number of pulls that one client may make.
+    max_rounds : int, optional
+        The largest number of rounds.
+
+    Raises
+    ------
+    InputError
+        If an option has an invalid value. The error names the option and the expected values.
+    """
 
     delta: float = option(
         0.05, "failure probability", number(1e-100, below=1.0), "a number in (0, 1), ends excluded"
     )
     epsilon: float = option(
-        0.0, "how far from the best the answer may be, in units of the rewards", number(0.0), "at least 0"
+        0.0, "how far the answer may be from the best arm, in units of the rewards", number(0.0), "at least 0"
     )
     byzantine: int = option(0, "liars in each group", whole(0), "a whole number of at least 0")
     budget: int | None = option(
@@ -90,3 +130,7 @@ class Common:
     max_rounds: int | None = option(
         None, "rounds that the run may take", whole(1, optional=True), "a whole number of at least 1"
     )
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _check(field.name, getattr(self, field.name), field, "")

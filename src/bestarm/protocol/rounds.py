@@ -1,39 +1,39 @@
-"""What every server does that works in rounds: wait for the active clients, close the round, tell them.
+"""The base class of servers that work in rounds: wait for active clients, close the round, inform them.
 
-A method's server says how a message is taken and how a round is closed; the rest is here: counting what
-crossed the wire, ignoring strangers, proving faults, and ending with a verdict. ``SoloServer`` trusts the
-one client of each group and waits for all of them; ``GroupServer`` has groups of which some may lie.
+The server of a method defines how to process a message and how to close a round. This module does the rest:
+it counts the traffic, ignores unknown senders, records proven faults, and ends with a verdict. ``SoloServer``
+trusts the one client of each group and waits for all of them. ``GroupServer`` has groups in which some
+clients may lie.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from bestarm.errors import InputError
-from bestarm.problem import Layout
-from bestarm.protocol import decide
+from bestarm.problem.layout import Layout
+from bestarm.protocol import decisions
 from bestarm.protocol.codec import Malformed
-from bestarm.protocol.machine import (
+from bestarm.protocol.events import (
     ALL,
     Action,
-    Await,
     Decided,
     Drop,
     Event,
     PatienceOver,
     Pull,
+    Quiet,
     Received,
     Send,
     Start,
     Stop,
-    Transitions,
-    demand,
 )
-from bestarm.protocol.messages import Final, LookWire, Wire
+from bestarm.protocol.machine import StateMachine, Transitions
+from bestarm.protocol.messages import Arms, Final
 from bestarm.protocol.options import Common
 from bestarm.protocol.verdict import REASONS, Reason, Verdict
 
@@ -42,43 +42,42 @@ MAX_MESSAGE = 1 << 20  # bytes: far more than any message needs
 DROPPED = "dropped by the operator"
 LEFT_OUT = f"{DROPPED}: the verdict is about the other groups"
 LOST_TO_IT = f"{DROPPED}: arms that lost to it stay out, and the verdict is about the rest"
-DISAGREE = "its clients disagree more than chance allows: they may see different rewards"
 
 
 class Downlink(Protocol):
-    """A message of the server's."""
+    """A message from the server."""
 
     def encode(self, wire: Any) -> tuple[bytes, int]: ...
 
 
 def one_arm(layout: Layout) -> bool:
-    """Whether there is nothing to find out."""
+    """Whether there is only one arm, so that the answer is known from the start."""
     return layout.arm_counts == (1,)
 
 
-def heard(rows: Iterable[Sequence[Any]]) -> Iterator[Event]:
-    """What a server was told, from the events of its certificate."""
+def heard(rows: Iterable[Sequence[object]]) -> Iterator[Event]:
+    """The events that a server received, read from its certificate."""
     for row in rows:
         match row:
-            case ["received", sender, data]:
+            case ["received", str(sender), str(data)]:
                 yield Received(sender, bytes.fromhex(data))
-            case ["oversized", sender, size]:
+            case ["oversized", str(sender), int(size)]:
                 yield Received(sender, bytes(size))
-            case ["ignored", times, size]:
+            case ["ignored", int(times), int(size)]:
                 for k in range(times):
                     yield Received("", bytes(size if k == 0 else 0))
-            case ["patience", k]:
+            case ["patience", int(k)]:
                 yield PatienceOver(k)
-            case ["drop", client]:
+            case ["drop", str(client)]:
                 yield Drop(client)
-            case ["stop", reason]:
+            case ["stop", str(reason)]:
                 yield Stop(reason)
             case _:
-                raise InputError(f"event {row!r} is none that a server can take")
+                raise InputError(f"event {row!r} is not an event of a server")
 
 
 def the_end(layout: Layout, message: Final) -> list[Action]:
-    """What a client does when the server says that it is over."""
+    """The actions of a client when the server ends the run."""
     if message.group is None or message.arm is None:
         return [Pull((), 0), Decided(Verdict(status="undecided"))]
     arm = layout.arm(message.group, message.arm)
@@ -86,7 +85,7 @@ def the_end(layout: Layout, message: Final) -> list[Action]:
 
 
 def refuse_epsilon(options: Common) -> None:
-    """Raise InputError for an epsilon with which there is nothing to find out."""
+    """Raise InputError if epsilon is so large that every arm would be a valid answer."""
     if options.epsilon >= 1.0:
         raise InputError(
             "epsilon is as wide as the range of the rewards: every arm is that close to the best"
@@ -99,57 +98,77 @@ def refuse_small_groups(layout: Layout, options: Common, times: int, what: str) 
     for group in layout.groups:
         if len(group.clients) < least:
             raise InputError(
-                f'group "{group.name}" has {len(group.clients)} clients, too few for {what} to bear '
+                f'group "{group.name}" has {len(group.clients)} clients, too few for {what} to tolerate '
                 f"{options.byzantine} liars",
-                expected=f"at least {least} clients a group ({times}f + 1)",
+                expected=f"at least {least} clients per group ({times}f + 1)",
                 fix=f"Set clients = {least}, or byzantine = {(len(group.clients) - 1) // times}",
             )
 
 
-class RoundServer(ABC):
-    """A server. All that it concludes follows from what it was sent, in the order in which it came."""
+def led(history: Sequence[Mapping[str, Any]], j: int) -> bool:
+    """Whether group j had the largest lower bound in a round in which other groups were dropped."""
+    return any(row["out"] and row["group"][_first(row["lower"])] == j for row in history)
+
+
+def _first(lower: Sequence[float]) -> int:
+    return int(decisions.leader(np.asarray(lower), np.ones(len(lower), dtype=bool)))
+
+
+class RoundServer(StateMachine):
+    """A server whose conclusions depend only on the messages it received, in order of arrival."""
 
     transitions: ClassVar[Transitions] = {
         ("new", Start): frozenset({"waiting", "done"}),
         ("waiting", Received): frozenset({"waiting", "done"}),
         ("waiting", PatienceOver): frozenset({"waiting", "done"}),
+        ("waiting", Quiet): frozenset({"waiting", "done"}),
         ("waiting", Stop): frozenset({"done"}),
         ("waiting", Drop): frozenset({"waiting", "done"}),
         ("done", Drop): frozenset({"done"}),
         ("done", Received): frozenset({"done"}),
         ("done", PatienceOver): frozenset({"done"}),
+        ("done", Quiet): frozenset({"done"}),
         ("done", Stop): frozenset({"done"}),
     }
 
-    def __init__(self, layout: Layout, wire: Wire | LookWire) -> None:
+    def __init__(self, layout: Layout, wire: Arms) -> None:
+        super().__init__()
         self.layout, self.wire = layout, wire
-        self.state = "new"
         self.round = 0
         self.active = np.ones(len(layout.groups), dtype=bool)
         self.events: list[list[Any]] = []
+        self.said: list[bytes] = []  # broadcasts, for an audit that repeats the clients
         self.history: list[dict[str, Any]] = []
         self.faulty: list[dict[str, Any]] = []
         self.warnings: list[dict[str, Any]] = []
         self.ignored = 0
-        self.gone: set[str] = set()  # dropped on the operator's word
-        self.bits_up = self.bits_down = self.bytes = 0
+        self.gone: set[str] = set()  # dropped by the operator
+        self.bits_up = self.bits_down = self.bits_after = self.bytes = 0
         self.verdict: Verdict | None = None
 
     @property
     def rounds(self) -> int:
-        """Rounds that were completed; the first reports are one."""
+        """The number of completed rounds; the first reports count as one."""
         return len(self.history)
 
-    def handle(self, event: Event) -> list[Action]:
-        demand(self, event)
+    @property
+    @abstractmethod
+    def ticking(self) -> bool:
+        """Whether the driver's patience counts. In round 0 it starts when an honest client has reported."""
+
+    @abstractmethod
+    def missing_clients(self) -> list[str]:
+        """The clients whose messages this round is still waiting for."""
+
+    def _handle(self, event: Event) -> list[Action]:
         if self.state == "done":
             return []
         match event:
             case Start():
-                self.state = "waiting"
+                self._enter("waiting")
                 if one_arm(self.layout):
                     return self._end(Verdict(status="identified", arm=self.layout.arm(0, 0)))
-                return [Await(0)]
+                return []
             case Received(sender, data):
                 self.bytes += len(data)
                 if sender in self.gone or not self._expects(sender, data):
@@ -161,11 +180,13 @@ class RoundServer(ABC):
                     self.events.append(["received", sender, data.hex()])
                 return self._received(sender, data)
             case PatienceOver(round):
-                self.events.append(["patience", round])
-                return self._patience_over() if round == self.round else []
+                return self._tick(round)
+            case Quiet(spent):  # recorded as the equivalent patience or stop event
+                if self._waits_on(spent):
+                    return self._tick(self.round)
+                return self._stopped("budget" if spent else "silence")
             case Stop(reason):
-                self.events.append(["stop", reason])
-                return self._undecided(reason if reason in REASONS else "interrupted")  # type: ignore[arg-type]
+                return self._stopped(reason)
             case Drop(client):
                 self.events.append(["drop", client])
                 if client in self.gone or client not in self.layout.group_of:
@@ -174,14 +195,22 @@ class RoundServer(ABC):
                 return self._dropped(client)
         return []
 
+    def _tick(self, round: int) -> list[Action]:
+        self.events.append(["patience", round])
+        return self._patience_over() if round == self.round else []
+
+    def _stopped(self, reason: str) -> list[Action]:
+        self.events.append(["stop", reason])
+        return self._undecided(reason if reason in REASONS else "interrupted")  # type: ignore[arg-type]
+
     def _leave_out(self, j: int) -> None:
-        """Nobody is left to speak for a group: its arms are compared no more, and the record says so."""
+        """Leave out a group that has too few clients left, and add a warning to the record."""
         text = f"{LOST_TO_IT}{self._price_of_loss()}" if self._has_beaten(j) else LEFT_OUT
         self.active[j] = False
         self.warnings.append({"group": self.layout.groups[j].name, "round": self.round, "text": text})
 
     def _ignore(self, data: bytes) -> list[Action]:
-        """What nobody asked for is counted, and not kept: a flood must not fill the memory."""
+        """Count an unexpected message without storing it, so that a flood can't fill the memory."""
         self.ignored += 1
         self.bits_up += 8 * len(data)
         if not self.events or self.events[-1][0] != "ignored":
@@ -191,7 +220,7 @@ class RoundServer(ABC):
         return []
 
     def _convict(self, sender: str, data: bytes, error: Malformed) -> None:
-        """This client sent what no honest client can send."""
+        """Record that this client sent a message that no honest client can send."""
         self.bits_up += 8 * len(data)
         self.faulty.append({"client": sender, "round": self.round, "reason": str(error)})
 
@@ -208,213 +237,65 @@ class RoundServer(ABC):
         return [self._send(Final(None, None)), *self._end(verdict)]
 
     def _end(self, verdict: Verdict) -> list[Action]:
-        self.state = "done"
+        self._enter("done")
         self.verdict = verdict
         return [Decided(verdict)]
 
     def _send(self, message: Downlink) -> Send:
         payload, bits = message.encode(self.wire)
+        self.said.append(payload)
         self.bits_down += bits
         self.bytes += len(payload)
         return Send(ALL, payload, bits)
 
+    def forget(self) -> None:
+        """Forget the messages so far, which only the certificate and its audit need."""
+        self.events.clear()
+        self.said.clear()
+
     def certificate(self) -> dict[str, Any]:
-        """The server's part: what it was sent, in order, and what it made of it, round by round."""
+        """The server's part of the certificate: what it received, in order, and its conclusions by round."""
         return {"events": self.events, "rounds": self.history, "ignored": self.ignored}
 
     @abstractmethod
     def _expects(self, sender: str, data: bytes) -> bool:
-        """Whether this message of this sender may matter now."""
+        """Whether this message from this sender is expected now."""
 
     @abstractmethod
     def _received(self, sender: str, data: bytes) -> list[Action]:
-        """A message came that may matter."""
+        """Process an expected message."""
 
     @abstractmethod
     def _patience_over(self) -> list[Action]:
-        """The driver waits no longer for what is missing in this round."""
+        """Handle the end of the driver's patience in this round."""
+
+    @abstractmethod
+    def _waits_on(self, spent: bool) -> bool:
+        """Whether the end of patience may still close the round when no more messages will arrive."""
 
     @abstractmethod
     def _dropped(self, client: str) -> list[Action]:
-        """Nothing more comes from this client, by the operator's word."""
+        """Handle a client that the operator dropped: it sends nothing more."""
 
     @abstractmethod
     def _close_round(self) -> list[Action]:
-        """The round has what it needs."""
+        """Close a round that has all the messages it needs."""
 
-    @abstractmethod
     def _left(self, j: int) -> list[int]:
         """The arms of an active group that may still be the best, as far as the server knows."""
+        return list(range(self.layout.arm_counts[j]))
 
-    @abstractmethod
     def _gap(self, reason: Reason) -> float | None:
-        """How far the leading candidate can be from the best, if that is known."""
+        """How far the leading candidate can be from the best arm, if known."""
+        return None
 
-    @abstractmethod
     def _has_beaten(self, j: int) -> bool:
-        """Whether arms of other groups may have lost to one of group j."""
+        """Whether arms of other groups may have lost to an arm of group j."""
+        return led(self.history, j)
 
     def _price_of_loss(self) -> str:
-        """What is to be said of δ where arms have lost to a group that is then left out.
+        """A note about δ for the case that arms have lost to a group that is left out later.
 
-        Nothing, if on an event of probability 1 − δ whoever lost is worse than whom it lost to.
+        Empty if, on an event of probability 1 − δ, every arm that lost is worse than the arm it lost to.
         """
         return ""
-
-
-class SoloServer(RoundServer):
-    """A server that trusts the one client of each group, and waits for all of them."""
-
-    def __init__(self, layout: Layout, wire: Wire | LookWire) -> None:
-        super().__init__(layout, wire)
-        self.waiting = np.ones(len(layout.groups), dtype=bool)
-        self.missing = len(layout.groups)
-
-    def _received(self, sender: str, data: bytes) -> list[Action]:
-        j = self.layout.group_of[sender]
-        try:
-            actions = self._take(j, data)
-        except Malformed as error:
-            self._convict(sender, data, error)
-            return self._undecided("votes")
-        self.waiting[j] = False
-        self.missing -= 1
-        return actions + self._close_if_complete()
-
-    def _close_if_complete(self) -> list[Action]:
-        if self.missing:
-            return []
-        if self.gone and not self.active.any():  # all others have lost to one that was dropped
-            return self._undecided("silence")
-        return self._close_round()
-
-    def _expects(self, sender: str, data: bytes) -> bool:
-        return sender in self.layout.group_of and bool(self.waiting[self.layout.group_of[sender]])
-
-    def _patience_over(self) -> list[Action]:
-        return self._undecided("silence")
-
-    def _dropped(self, client: str) -> list[Action]:
-        j = self.layout.group_of[client]
-        if not self.active[j]:
-            return []
-        self._leave_out(j)
-        if self.waiting[j]:
-            self.waiting[j] = False
-            self.missing -= 1
-        return self._close_if_complete()
-
-    def _next_round(self, waiting: decide.Mask, message: Downlink) -> list[Action]:
-        self.round += 1
-        self.waiting = waiting
-        self.missing = int(waiting.sum())
-        return [self._send(message), Await(self.round)]
-
-    @abstractmethod
-    def _take(self, j: int, data: bytes) -> list[Action]:
-        """Take a message of group j, or raise Malformed."""
-
-
-class GroupServer(RoundServer):
-    """A server of groups in each of which up to f clients may lie, fall silent or come late.
-
-    A message that no honest client can send is proof: from then on the sender is out. The same message once
-    more is none, since a network may repeat it. A round is closed when each active group has all replies
-    that are still expected, or, once the driver's patience is over, as many as honest clients are sure to
-    send. If the driver's patience with the same round ends once more, the run ends: "silence".
-
-    A client that was dropped counts as silent: what it said stands, and it is still one of those of whom f
-    may lie. A group that has too few others is left out.
-    """
-
-    def __init__(self, layout: Layout, wire: Wire | LookWire, byzantine: int) -> None:
-        super().__init__(layout, wire)
-        self.f = byzantine
-        self.index: Mapping[str, int] = {name: i for i, name in enumerate(layout.clients)}
-        sizes = np.array([len(group.clients) for group in layout.groups])
-        self.sizes, ends = sizes, np.cumsum(sizes)
-        self.members = [slice(int(end - size), int(end)) for end, size in zip(ends, sizes, strict=True)]
-        self.group = np.repeat(np.arange(len(sizes)), sizes)
-        clients = len(layout.clients)
-        self.out = np.zeros(clients, dtype=bool)  # proven faulty
-        self.spent = np.zeros(clients, dtype=bool)  # makes no more pulls
-        self.absent = np.zeros(clients, dtype=bool)  # dropped: spent, and never heard again
-        self.replied = np.zeros(clients, dtype=bool)  # in this round
-        self.patient = True
-        self.ready = np.zeros(len(sizes), dtype=bool)
-        self.warned: set[tuple[int, str]] = set()
-        self.latest: list[bytes | None] = [None] * clients
-
-    def _expects(self, sender: str, data: bytes) -> bool:
-        i = self.index.get(sender)
-        return (
-            i is not None and not self.out[i] and bool(self.active[self.group[i]]) and data != self.latest[i]
-        )
-
-    def _received(self, sender: str, data: bytes) -> list[Action]:
-        i = self.index[sender]
-        j, self.latest[i] = int(self.group[i]), data
-        try:
-            self._take(i, data)
-        except Malformed as error:
-            self._convict(sender, data, error)
-            self.out[i] = True
-        return self._advance([j])
-
-    def _patience_over(self) -> list[Action]:
-        if not self.patient:
-            return self._undecided("silence")
-        self.patient = False
-        return self._advance(np.flatnonzero(self.active))
-
-    def _dropped(self, client: str) -> list[Action]:
-        i = self.index[client]
-        j = int(self.group[i])
-        self.spent[i] = self.absent[i] = True
-        if not self.active[j]:
-            return []
-        borne = ", and counts as silent" if self._stuck(j) is None else ""
-        self._warn(j, f"{client} was {DROPPED}{borne}")
-        return self._advance([j])
-
-    def _advance(self, changed: Any) -> list[Action]:
-        """Look at these groups again; end, close the round, or wait."""
-        if self.state == "done":
-            return []
-        for j in changed:
-            reason = self._stuck(int(j))
-            if reason and reason != "votes" and self.absent[self.members[j]].any():
-                self._leave_out(int(j))
-                rest = [k for k in changed if self.active[k]]
-                return self._advance(rest) if self.active.any() else self._undecided("silence")
-            if reason:
-                return self._undecided(reason)
-            self.ready[j] = self._is_ready(int(j))
-        return self._close_round() if self.ready[self.active].all() else []
-
-    def _next_round(self, message: Downlink) -> list[Action]:
-        self.round += 1
-        self.replied[:] = False
-        self.ready[:] = False
-        self.patient = True
-        actions: list[Action] = [self._send(message), Await(self.round)]
-        # Where nobody is expected any more, the round is over at once.
-        return actions + self._advance(np.flatnonzero(self.active))
-
-    def _warn(self, j: int, text: str) -> None:
-        if (j, text) not in self.warned:
-            self.warned.add((j, text))
-            name = self.layout.groups[j].name
-            self.warnings.append({"group": name, "round": self.round, "text": text})
-
-    @abstractmethod
-    def _take(self, i: int, data: bytes) -> None:
-        """Take a message of client i, or raise Malformed and leave everything as it was."""
-
-    @abstractmethod
-    def _is_ready(self, j: int) -> bool:
-        """Whether group j has the replies that this round waits for."""
-
-    @abstractmethod
-    def _stuck(self, j: int) -> Reason | None:
-        """Why group j can never have the replies that a round takes, if so."""

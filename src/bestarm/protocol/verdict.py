@@ -1,4 +1,4 @@
-"""What a run concludes: an arm, or an honest "undecided" with what is left and why."""
+"""The result of a run: an arm, or "undecided" with the remaining candidates and the reason."""
 
 from __future__ import annotations
 
@@ -15,9 +15,25 @@ Reason = Literal[
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """`identified` with an arm, or `undecided` with candidates and a reason.
 
-    `mean` and `interval` belong to the arm; `gap` bounds by how much the leading candidate can fall short
-    of the best arm (on the good event). `certificate` holds a `server` part, rebuilt from what crossed the
-    wire, and a `local` part from the clients; the server never learns of arms that lost locally.
+    Parameters
+    ----------
+    status : {"identified", "undecided"}
+        Whether the run identified an arm.
+    arm : str or None
+        The identified arm.
+    mean : float or None
+        The estimated mean of the arm.
+    interval : tuple of two float, or None
+        An interval for the mean of the arm.
+    reason : str or None
+        Why the run is undecided; one of the keys of ``REASONS``.
+    candidates : tuple of str
+        The arms that may still be the best one, if undecided.
+    gap : float or None
+        An upper bound on how far the leading candidate is below the best arm (on the good event).
+    certificate : dict
+        A `server` part, rebuilt from the messages on the wire, and a `local` part from the clients. The
+        server never learns about arms that lost locally.
     """
 
     status: Status
@@ -29,16 +45,23 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     gap: float | None = None
     certificate: dict[str, Any] = {}
 
+    def __repr__(self) -> str:
+        if self.status == "identified":
+            mean = "" if self.mean is None else f", mean {self.mean:.4g}"
+            return f"Verdict(identified: {self.arm}{mean})"
+        shown = ", ".join(self.candidates[:3]) + ", …" * (len(self.candidates) > 3)
+        return f"Verdict(undecided, {self.reason}: {shown or 'no candidates'})"
+
 
 REASONS: dict[str, str] = {
-    "budget": "the pulls that were allowed, or the data, are used up",
-    "rounds": "the rounds that were allowed are used up",
-    "time": "the time that was allowed is over",
+    "budget": "the allowed pulls, or the data, are used up",
+    "rounds": "the allowed number of rounds is used up",
+    "time": "the time limit was reached",
     "tie": "the votes of a group's clients are tied",
-    "silence": "reports did not come, or too few",
-    "votes": "clients sent what no honest client can send, or dissent: more than may lie",
-    "discord": "honest clients have different answers",
-    "contradiction": "intervals contradict each other, which honest and stable rewards do "
-    "with probability at most delta",
+    "silence": "too few clients reported in time",
+    "votes": "more clients are proven faulty or dissent than byzantine allows",
+    "discord": "honest clients reached different answers",
+    "contradiction": "intervals contradict each other, which happens with probability at most delta "
+    "if all clients are honest and rewards are stable",
     "interrupted": "the run was interrupted",
 }

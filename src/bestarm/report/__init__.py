@@ -1,1 +1,1 @@
-"""Pictures of runs. Needs ``bestarm[report]``; nothing else imports this room at start-up."""
+"""Reports and pictures of runs. Requires ``bestarm[report]``; not imported at start-up."""

@@ -1,9 +1,9 @@
-"""Facts that keep up with what they are about: a journal that grows, or a file that is written anew.
+"""Facts that follow their source: a growing journal, or a file that is rewritten.
 
-``Journalled`` folds a journal once and then takes each new event: of a run in process, of a federation's
-server, of a client, of a mesh's node. The journal may not be there yet, its writer may be killed and come
-back, and another journal may take its place. Nothing is written and nothing is locked. ``Filed`` reads a
-record or a study again whenever its file has changed. ``source`` finds out which of them a path needs.
+``Journalled`` folds a journal once and then applies new events: of a simulated run, a federation's server, a
+client, or a mesh's node. The journal may not exist yet, its writer may be killed and restarted, and another
+journal may replace it. Nothing is written or locked. ``Filed`` reads a record or a study again whenever its
+file has changed. ``source`` chooses between them for a path.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from typing import Any
 
 import msgspec
 
-from bestarm import kept
 from bestarm.errors import InputError
-from bestarm.journal import Event, Journal
-from bestarm.record import Record
+from bestarm.records.record import Record
 from bestarm.report import facts as collect
 from bestarm.report.facts import Facts
-from bestarm.study import Trials
+from bestarm.simulate import run_journal as kept
+from bestarm.study.trials import Trials
+from bestarm.util.journal import Event, Journal
 
 JOURNAL = "journal.db"
-OURS = ("federation.json", "client.json", "peer.json")  # one of them is in every folder that has a journal
+OURS = ("federation.json", "client.json", "peer.json")  # every folder with a journal has one of them
 STUDIES = (".csv", ".jsonl", ".parquet")
-MARKS, FIRST_MARK = 8, 1024  # folds that are kept to look back from, and events between them at first
+MARKS, FIRST_MARK = 8, 1024  # most folds kept for looking back, and events between them at first
 MOST_TRACED = 2000  # clients of a run in process whose arms are followed
 MOST_SUMS = 2 * collect.MOST_POINTS  # that are kept of one arm
-AGAIN_SECONDS, LONGEST_SECONDS = 1.0, 60.0  # until a journal that can't be used is looked at again
+AGAIN_SECONDS, LONGEST_SECONDS = 1.0, 60.0  # before an unusable journal is read again
 BROKEN = (KeyError, TypeError, ValueError, RuntimeError, AssertionError, LookupError)  # by a forged journal
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """A journal as it was before its first event: what a fold begins with."""
+    """A journal before its first event: the input of a new fold."""
 
     path: Path
     kind: str
@@ -51,29 +51,41 @@ class Beginning:
     def events(self) -> Iterator[Event]:
         return iter(())
 
+    def hash_before(self, seq: int) -> bytes:
+        """The hash of all events before this one, from the file."""
+        with Journal.open(self.path, self.kind, write=False) as journal:
+            return journal.hash_before(seq)
+
+    def read(self, seq: int) -> Event:
+        """One event, from the file."""
+        with Journal.open(self.path, self.kind, write=False) as journal:
+            return journal.read(seq)
+
 
 class Fold:
     """The state of a run, a server, a client or a node after some events of its journal."""
 
     def __init__(self, beginning: Beginning) -> None:
         self.count = 0
-        self.sums: dict[Any, dict[int, float]] = {}  # of an arm: pulls that count -> their sum
+        self.sums: dict[Any, dict[int, float]] = {}  # for each arm: pulls that count -> their sum
         self.state: Any = _begin(beginning)
         self.server, self.run = beginning.kind == "federation-server", beginning.kind == kept.KIND
+        self.peer = beginning.kind == "mesh-peer"
         self.traced = list(self.state.firsts())[:MOST_TRACED] if self.run else []
 
     def take(self, event: Event) -> None:
-        """One more event."""
+        """Apply one more event."""
         if self.run:
-            for client, arms, _, sums, times in self.state.replay(event):
-                for arm, total in zip(arms, sums, strict=bool(times)):
-                    if client in self.traced:
-                        self._add((client, arm), times, total)
+            for batch in self.state.replay(event):
+                for arm, pulls, total in batch.totals:
+                    if batch.client in self.traced:
+                        self._add((batch.client, arm), pulls, total)
         else:
             if event.kind == "rewards" and not self.server and self.state.pull is not None:
-                plain = json.loads(event.body)
-                for arm, total in zip(self.state.pull.arms, plain["sums"], strict=bool(plain["times"])):
-                    self._add(arm, plain["times"], total)
+                plain, pull = json.loads(event.body), self.state.pull
+                times, sums = plain["times"], plain["sums"]
+                for arm, share, total in zip(pull.arms, pull.each, sums, strict=bool(times)):
+                    self._add(arm, times * share, total)
             self.state.replay(event)
         self.count += 1
 
@@ -81,18 +93,22 @@ class Fold:
         line = self.sums.setdefault(arm, {})
         n, before = next(reversed(line.items()), (0, 0.0))
         line[n + times] = before + total
-        if len(line) > MOST_SUMS:  # every second one goes; the last stays
+        if len(line) > MOST_SUMS:  # drop every second one; keep the last
             kept = list(line.items())
             self.sums[arm] = dict(kept[1::2] if len(kept) % 2 == 0 else kept[::2])
 
     def facts(self) -> Facts:
-        """What can be shown of it."""
+        """The facts to show."""
         if self.run:
             return collect.of_rerun(self.state, self.sums)
-        return collect.of_desk(self.state) if self.server else collect.of_site(self.state, self.sums)
+        if self.server:
+            return collect.of_desk(self.state)
+        return (
+            collect.of_node(self.state, self.sums) if self.peer else collect.of_client(self.state, self.sums)
+        )
 
     def record(self) -> bytes | None:
-        """The record, if there is one by now."""
+        """The record, if there is one yet."""
         if self.run:
             run = self.state.run
             return msgspec.json.encode(run.record().to_dict()) if run.over else None
@@ -102,25 +118,25 @@ class Fold:
 
 
 def _begin(beginning: Beginning) -> Any:
-    """A fold's state before the first event. Only the rooms that are needed are opened."""
+    """A fold's state before the first event. Only the needed modules are imported."""
     journal: Any = beginning
     folder, header = beginning.path.parent, beginning.header
     if beginning.kind == kept.KIND:
         return kept.Rerun(beginning.path, header)
     if beginning.kind == "federation-server":
-        from bestarm.federation.server import Desk
+        from bestarm.deploy.federation.desk import Desk
 
         return Desk(journal)
     if beginning.kind == "federation-client":
-        from bestarm.federation.client import Site
-        from bestarm.federation.files import Place
+        from bestarm.deploy.federation.files import Place
+        from bestarm.deploy.federation.site import Site
 
         place = Place.load(folder)
         _demand(header["run"] == place.setup.run.hex() and header["client"] == place.client, beginning)
         return Site(place, journal, speak=False)
     if beginning.kind == "mesh-peer":
-        from bestarm.mesh import files
-        from bestarm.mesh.node import Node
+        from bestarm.deploy.mesh import files
+        from bestarm.deploy.mesh.node import Node
 
         node = files.Place.load(folder)
         same = header["name"] == node.name and header["hears"] == list(node.hears)
@@ -131,36 +147,36 @@ def _begin(beginning: Beginning) -> Any:
 
 def _demand(same: bool, beginning: Beginning) -> None:
     if not same:
-        raise InputError("this is the journal of another run than its folder's", where=str(beginning.path))
+        raise InputError("this journal does not belong to the run of its folder", where=str(beginning.path))
 
 
 class Journalled:
-    """One fold that keeps up with the journal at a path. May be used from two threads."""
+    """One fold that follows the journal at a path. Can be used from two threads."""
 
     replays = True
 
     def __init__(self, path: Path) -> None:
         self.path = path / JOURNAL if path.is_dir() else path
-        self.epoch = 0  # which journal: another one that takes its place has the next number
-        self.trouble = ""  # why it can't be followed just now
+        self.epoch = 0  # number of the journal: a replacement gets the next number
+        self.trouble = ""  # why it can't be followed now
         self.journal: Journal | None = None
         self.fold: Fold | None = None
-        self.known = 0  # events that the journal has
+        self.known = 0  # events in the journal
         self._identity: tuple[int, int] | None = None
         self._again, self._pause = 0.0, AGAIN_SECONDS
         self._guard = threading.Lock()
-        self._marks: dict[int, bytes] = {}  # the fold of a server as it was after so many events
+        self._marks: dict[int, bytes] = {}  # number of events -> fold of a server
         self._spacing = FIRST_MARK
         self._back: tuple[int, Fold] | None = None  # the fold that looks back, and its epoch
         self._back_guard = threading.Lock()
 
     @property
     def count(self) -> int:
-        """Events that have been taken."""
+        """Events applied so far."""
         return self.fold.count if self.fold else 0
 
     def catch_up(self, seconds: float = 1e9) -> bool:
-        """Take what is new, for about so long; whether anything has changed."""
+        """Apply new events for a limited time; return whether anything has changed."""
         with self._guard:
             before = (self.epoch, self.count, self.known, self.trouble)
             try:
@@ -181,13 +197,13 @@ class Journalled:
         for event in self.journal.events(self.count) if self.count < self.known else ():
             self.fold.take(event)
             self._mark(self.fold)
-            if self.count >= self.known or time.monotonic() > until:  # its writer may be the quicker one
+            if self.count >= self.known or time.monotonic() > until:  # its writer may be faster
                 break
 
     def _mark(self, fold: Fold) -> None:
-        """Keep a server's fold as it is now, evenly spread: its signatures take long to check again.
+        """Keep a copy of a server's fold now and then, because its signatures are slow to check again.
 
-        Others have few of them, and hold private keys, which belong in no copy.
+        Other folds have few signatures, and contain private keys, which must not be copied.
         """
         if fold.server and fold.count % self._spacing == 0:
             self._marks[fold.count] = zlib.compress(pickle.dumps(fold), 1)
@@ -196,23 +212,23 @@ class Journalled:
                 self._marks = {n: kept for n, kept in self._marks.items() if n % self._spacing == 0}
 
     def _lose(self, trouble: str) -> None:
-        """It can't be used as it is: what is known stays, and it is looked at again, less and less often."""
+        """Handle an unusable journal: keep the known facts and retry less and less often."""
         self.trouble, self._again = trouble, time.monotonic() + self._pause
         self._pause = min(2 * self._pause, LONGEST_SECONDS)
 
     def _reopen(self) -> None:
-        """Open the journal if it is not open, or not the one that lies there now."""
+        """Open the journal if it is not open or has been replaced."""
         identity = None
         with contextlib.suppress(OSError):
             found = os.stat(self.path)
             identity = (found.st_dev, found.st_ino)
         if identity is None:
-            return  # not there yet, or taken away: what is known stays
+            return  # does not exist (any more): keep the known facts
         if identity == self._identity and (not self.trouble or time.monotonic() < self._again):
             return
         if identity != self._identity:
             self._pause = AGAIN_SECONDS
-        self.close()  # only now: while it was open, no other file could have its number
+        self.close()  # only now: while it was open, no other file could have its inode number
         self._identity = identity
         self.journal = Journal.open(self.path, write=False)
         beginning = Beginning(self.path, self.journal.kind, self.journal.header)
@@ -221,7 +237,7 @@ class Journalled:
         self._marks, self._spacing = {}, FIRST_MARK
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self.journal is not None:
             self.journal.close()
         self.journal, self._identity = None, None
@@ -232,12 +248,12 @@ class Journalled:
             return self.fold.facts() if self.fold else None
 
     def record(self) -> bytes | None:
-        """The record, if the run is over and this is its server."""
+        """The record, if this is the server of a finished run."""
         with self._guard:
             return self.fold.record() if self.fold else None
 
     def at(self, n: int, stop: Callable[[], bool] = lambda: False) -> Facts | None:
-        """The facts after n events, or None if stopped. It goes on from where it last looked, or a mark."""
+        """The facts after n events, or None if stopped. Starts from the last such fold or a kept copy."""
         with self._back_guard:
             with self._guard:
                 journal, epoch = self.journal, self.epoch
@@ -263,7 +279,7 @@ class Journalled:
             return fold.facts()
 
     def quiet(self) -> float | None:
-        """Seconds since anything was written; None if nothing is there."""
+        """Seconds since the last write; None if there is no file."""
         written = []
         for path in (self.path, Path(f"{self.path}-wal")):
             with contextlib.suppress(OSError):
@@ -284,7 +300,7 @@ class Filed:
         self._record: bytes | None = None
 
     def catch_up(self, seconds: float = 1e9) -> bool:
-        """Read it if it has changed; whether it has."""
+        """Read the file if it has changed; return whether it has."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -295,7 +311,7 @@ class Filed:
         self._seen = seen
         try:
             if self.path.suffix in STUDIES:
-                self._facts = collect.of_trials(Trials.load(self.path), str(self.path))
+                self._facts = collect.of_trials(Trials.load(self.path))
             else:
                 record = Record.load(self.path)
                 self._facts = collect.of_record(record)
@@ -306,7 +322,7 @@ class Filed:
         return True
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no file stays open."""
 
     def facts(self) -> Facts | None:
         """What can be shown by now; None if there is nothing yet."""
@@ -317,7 +333,7 @@ class Filed:
         return self._record
 
     def at(self, n: int, stop: Callable[[], bool] = lambda: False) -> Facts | None:
-        """A file has no past."""
+        """Return None: a file has no earlier moments."""
         return self._facts
 
     def quiet(self) -> float | None:
@@ -328,7 +344,7 @@ class Filed:
 
 
 def source(path: str | Path) -> Journalled | Filed:
-    """What keeps up with this path. A journal or a record may come later; its folder must be there."""
+    """The source for this path. A journal or a record may appear later; its folder must exist."""
     path = Path(path)
     if path.is_dir():
         if (path / "mesh.json").is_file():

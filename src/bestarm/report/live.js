@@ -1,19 +1,19 @@
-// Keeps the live page up to date. Sections come ready-made from the server that served this file; everything
-// in them that a stranger wrote is escaped there, and the page's policy lets no other script run.
+// Keeps the live page up to date. The server that served this file sends complete sections; it escapes all
+// untrusted text in them, and the page's policy blocks any other script.
 "use strict";
 
 const at = id => document.getElementById(id);
 const main = document.querySelector("main");
 const slider = at("slider");
 const WAITS = [500, 1000, 2000, 5000];
-const PATIENCE = 20000; // milliseconds without a word from the server, which speaks every few seconds
+const PATIENCE = 20000; // milliseconds without a message from the server, which sends one every few seconds
 
-let last = document.body.dataset.last; // id of the newest event that is shown
+let last = document.body.dataset.last; // id of the newest event shown
 let live = true; // or looking back
 let kept = null; // the newest sections of the run, by id, while an earlier moment is shown
 let order = [...main.children].map(section => [section.id, section.querySelector("h2")?.textContent ?? ""]);
 let title = document.title;
-let said = null; // what the server said last
+let said = null; // the last message from the server
 let heard = Date.now();
 let lost = false;
 let failures = 0;
@@ -24,7 +24,7 @@ const viewer = Math.random().toString(36).slice(2);
 
 const STOPS = "a[href], summary, .scroll, button, input";
 
-// Put new sections into the page: what is open stays open, focus and scrolling stay where they are.
+// Put new sections into the page; open parts, focus and scroll position are kept.
 function show(sections, wanted, name) {
   const bar = at("bar").offsetHeight;
   const anchor = [...main.children].find(section => section.getBoundingClientRect().bottom > bar + 1);
@@ -81,20 +81,20 @@ function ago(seconds) {
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
 
-// The line at the top. It is read aloud when it changes, so numbers that change all the time are elsewhere.
+// The status line. Screen readers announce its changes, so fast-changing numbers are elsewhere.
 function tell() {
   let state = said?.state ?? "waiting", text = "reading";
   if (said) {
     const quiet = (said.quiet ?? 0) + (Date.now() - heard) / 1000;
     text = {
       going: quiet > 10 ? `Live; nothing new for ${ago(quiet)}.` : "Live.",
-      over: "It is over: this is how it ended.",
+      over: "Finished: this is the final result.",
       waiting: `Waiting: ${said.note}.`,
       reading: `Reading the journal: ${Math.floor(100 * said.n / Math.max(1, said.known))} %.`,
-      trouble: `It can't be followed just now: ${said.note}`,
+      trouble: `The run can't be followed at the moment: ${said.note}`,
     }[state];
   }
-  if (!live) [state, text] = ["back", "Looking back. The run goes on; “Live” returns to it."];
+  if (!live) [state, text] = ["back", "Looking back. The run continues; “Live” returns to it."];
   if (!live && said?.state === "over") text = "Looking back. “Live” returns to the end.";
   if (lost) [state, text] = ["lost", lost === true ? "Connection lost, trying again." : lost];
   document.body.className = state;
@@ -129,7 +129,7 @@ function connect() {
   source.onerror = again;
 }
 
-// The browser would try again by itself, but not after every kind of failure.
+// The browser reconnects by itself, but not after every kind of failure.
 async function again() {
   source?.close();
   source = null;
@@ -139,7 +139,7 @@ async function again() {
   await new Promise(done => setTimeout(done, wait));
   try {
     const answer = await fetch("healthz", {cache: "no-store"});
-    if (answer.status === 401) lost = "This page's token is no longer good: open the address that was printed last.";
+    if (answer.status === 401) lost = "This page's token is no longer valid: open the address that was printed last.";
     if (!answer.ok) throw new Error(answer.status);
     heard = Date.now();
     connect();
@@ -157,9 +157,9 @@ async function look() {
     if (answer.ok) {
       const plain = await answer.json();
       if (mine === asked && !live) show(plain.sections, plain.order, plain.title);
-    } else if (answer.status === 409) timer = setTimeout(look, 500); // it was not to be had just now
+    } else if (answer.status === 409) timer = setTimeout(look, 500); // not available at the moment
   } catch {
-    // the line at the top says that the connection is lost
+    // the status line shows that the connection is lost
   } finally {
     if (mine === asked) main.classList.remove("busy");
   }

@@ -1,11 +1,12 @@
-"""Draws a state machine from its transition table. What the table holds is drawn, and nothing else.
+"""Draws a state machine from its transition table, and nothing that is not in the table.
 
-States stand in columns by their distance from the beginning; states that nothing leaves stand last. An
-arrow is named for the events that may take it; one from a state to itself is a loop.
+States are in columns by their distance from the initial state; final states come last. An arrow is labelled
+with the events that cause it; an arrow from a state to itself is drawn as a loop.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ def arrows(table: Transitions) -> dict[tuple[str, str], list[str]]:
 
     >>> from bestarm.protocol.rounds import RoundServer
     >>> arrows(RoundServer.transitions)["waiting", "done"]
-    ['Received', 'PatienceOver', 'Stop', 'Drop']
+    ['Received', 'PatienceOver', 'Quiet', 'Stop', 'Drop']
     """
     found: dict[tuple[str, str], list[str]] = {}
     for (state, event), targets in table.items():
@@ -38,7 +39,7 @@ def states(table: Transitions) -> list[str]:
 
 
 def places(table: Transitions) -> dict[str, tuple[float, float]]:
-    """Where each state stands: x by column, y within it."""
+    """The position of each state: x by column, y within the column."""
     names, edges = states(table), list(arrows(table))
     final = [s for s in names if not any(a == s and b != s for a, b in edges)]
     distance = {s: 0 for s in names if s == BEGIN} or {names[0]: 0}
@@ -48,7 +49,7 @@ def places(table: Transitions) -> dict[str, tuple[float, float]]:
             if a == state and b not in distance and b not in final:
                 distance[b] = distance[a] + 1
                 todo.append(b)
-    for s in names:  # what can't be reached is drawn too
+    for s in names:  # unreachable states are drawn too
         if s not in distance and s not in final:
             distance[s] = 1
     last = max(distance.values()) + 1
@@ -72,15 +73,34 @@ def draw(
     shift: tuple[float, float] = (0.0, 0.0),
     notes: Mapping[str, str] | None = None,
 ) -> tuple[float, float, float, float]:
-    """Draw the machine in a frame on axes of equal aspect; gives back left, right, bottom and top.
+    """Draw the machine in a frame on axes of equal aspect; return left, right, bottom and top.
 
-    `notes` are words below the names of some states.
+    `notes` are texts below the names of some states.
     """
-    from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+    from matplotlib.patches import FancyBboxPatch
 
     at = {s: (x + shift[0], y + shift[1]) for s, (x, y) in places(table).items()}
-    low = min(y for _, y in at.values()) - 1.0
+    boxes = _draw_states(at, ax, colour, notes or {})
+    lowest = _draw_arrows(arrows(table), at, ax, boxes)
+    low = min(lowest - 0.5, min(y for _, y in at.values()) - 1.0)
     high = max(y for _, y in at.values()) + 1.8
+    left, right = (f(x for x, _ in at.values()) for f in (min, max))
+    left, right = left - WIDTH / 2 - 0.3, right + WIDTH / 2 + 0.3
+    frame = FancyBboxPatch(
+        (left, low), right - left, high - low, boxstyle="round,pad=0,rounding_size=0.3",
+        facecolor=colour, alpha=0.08, edgecolor="none", zorder=0,
+    )  # fmt: skip
+    ax.add_patch(frame)
+    ax.text(left + 0.3, high - 0.2, title, va="top", fontsize=12, fontweight="bold", color=colour, zorder=5)
+    return left, right, low, high
+
+
+def _draw_states(
+    at: Mapping[str, tuple[float, float]], ax: Any, colour: str, notes: Mapping[str, str]
+) -> dict[str, Any]:
+    """Draw a box with its name for each state; return the boxes."""
+    from matplotlib.patches import FancyBboxPatch
+
     boxes = {}
     for s, (x, y) in at.items():
         corner = (x - WIDTH / 2, y - HEIGHT / 2)
@@ -89,11 +109,23 @@ def draw(
             facecolor="white", edgecolor=colour, linewidth=1.6, zorder=3,
         )  # fmt: skip
         boxes[s] = ax.add_patch(box)
-        note = (notes or {}).get(s, "")
+        note = notes.get(s, "")
         ax.text(x, y + (0.13 if note else 0), s, ha="center", va="center", fontsize=10, zorder=4)
         if note:
             ax.text(x, y - 0.19, note, ha="center", va="center", fontsize=7.5, color=colour, zorder=4)
-    taken = arrows(table)
+    return boxes
+
+
+def _draw_arrows(
+    taken: Mapping[tuple[str, str], list[str]],
+    at: Mapping[str, tuple[float, float]],
+    ax: Any,
+    boxes: Mapping[str, Any],
+) -> float:
+    """Draw an arrow with its events for each pair of states; return the height of the lowest label."""
+    from matplotlib.patches import FancyArrowPatch
+
+    lowest = math.inf
     style: dict[str, Any] = {
         "arrowstyle": "-|>",
         "mutation_scale": 11,
@@ -115,7 +147,7 @@ def draw(
             continue
         dx, dy = xb - xa, yb - ya
         columns = round(abs(dx) / STEP)
-        # Straight to the next column, unless there is a way back; longer ways pass below, the longest lowest.
+        # Straight to the next column, unless there is an arrow back; longer arrows pass below.
         bend = (
             0.0 if columns <= 1 and (b, a) not in taken else 0.3 if columns <= 1 else 0.36 + 0.025 * columns
         )
@@ -125,14 +157,6 @@ def draw(
         )  # fmt: skip
         ax.add_patch(curve)
         middle = (ya + yb) / 2 - bend * dx / 2
-        low = min(low, middle - 0.5)
+        lowest = min(lowest, middle)
         ax.text((xa + xb) / 2 + bend * dy / 2, middle, label, **words)
-    left, right = (f(x for x, _ in at.values()) for f in (min, max))
-    left, right = left - WIDTH / 2 - 0.3, right + WIDTH / 2 + 0.3
-    frame = FancyBboxPatch(
-        (left, low), right - left, high - low, boxstyle="round,pad=0,rounding_size=0.3",
-        facecolor=colour, alpha=0.08, edgecolor="none", zorder=0,
-    )  # fmt: skip
-    ax.add_patch(frame)
-    ax.text(left + 0.3, high - 0.2, title, va="top", fontsize=12, fontweight="bold", color=colour, zorder=5)
-    return left, right, low, high
+    return lowest

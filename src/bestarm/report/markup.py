@@ -1,7 +1,7 @@
-"""HTML that is safe by construction: what isn't ``Html`` already is escaped wherever it is put in.
+"""HTML that is safe by construction: anything that isn't ``Html`` is escaped when it is inserted.
 
-Names come from strangers. They are shown as text: markup is escaped, and what can't be seen (control
-characters, marks that turn the direction of writing) is written out.
+Names are untrusted input. They are shown as text: markup is escaped, and invisible characters (control
+characters, marks that change the text direction) are shown as escape codes.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from bestarm.errors import visible
+from bestarm.util.text import visible
 
-LONGEST = 240  # characters of one name or sentence in a page; nothing honest is longer
+LONGEST = 240  # most characters of one name or sentence in a page
 
 # Elements without an end tag.
 VOID = frozenset({"meta", "br", "hr", "link", "input"})
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """Text that already is HTML."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ class Html(str):
 
 
 def clean(text: object, most: int = LONGEST) -> str:
-    """A text as a page may show it: nothing hidden in it, and not longer than `most`.
+    """Make a text safe to show: no invisible characters, and no longer than `most`.
 
     >>> clean("a\\u202eb"), clean("x" * 9, most=5)
     ('a\\\\u202eb', 'xxxx…')
@@ -43,7 +43,7 @@ def text(value: object, most: int = LONGEST) -> Html:
 
 
 def join(*children: Any) -> Html:
-    """Children one after the other; lists are opened, None is left out, the rest is escaped."""
+    """Join children: lists are flattened, None is omitted, everything else is escaped."""
     parts: list[str] = []
     for child in children:
         if child is None:
@@ -72,7 +72,7 @@ def tag(element: str, /, *children: Any, **attributes: Any) -> Html:
 
 
 def name(value: object, most: int = LONGEST) -> Html:
-    """Somebody's name: set apart, so that its direction of writing can't reach its neighbours."""
+    """A name, isolated so that its text direction can't affect the text around it."""
     return tag("bdi", text(value, most), title=clean(value) if len(str(value)) > most else None)
 
 

@@ -1,31 +1,42 @@
-"""Matplotlib pictures of a record, a problem or a network. Each function gives back axes."""
+"""Matplotlib pictures of a record, a problem or a network. Each function returns axes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm import theory
-from bestarm.errors import InputError, nearest, visible
-from bestarm.problem import Problem
-from bestarm.record import Record, View, fallen, views
-from bestarm.rewards import Scale
-from bestarm.study import NUMBERS, Trials
-from bestarm.topology import Graph, Groups, Nodes, circle, members, numbers
-from bestarm.words import mean_of
+from bestarm.errors import InputError
+from bestarm.graphs.graph import Graph, Groups, Nodes, circle, members, numbers
+from bestarm.problem.problem import Problem
+from bestarm.problem.scale import Scale
+from bestarm.protocol.options import make
+from bestarm.protocol.registry import method_named
+from bestarm.protocol.trace import Line
+from bestarm.records.describe import dropped_groups, fate, mean_of
+from bestarm.records.record import Record
+from bestarm.records.views import trace_of
+from bestarm.report.words import interval_label
+from bestarm.stats.heterogeneity import heterogeneity as indices_of
+from bestarm.study.trials import Trials
+from bestarm.util.disk_errors import write_error
+from bestarm.util.text import nearest, visible
 
-# Okabe and Ito's palette: told apart by colour-blind readers too.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "os^DvPX"
 MOST_GROUPS = 12
 MOST_LABELS = 60
 
 
-def pyplot() -> Any:
+def pyplot() -> ModuleType:
     """Matplotlib's pyplot, without a window; InputError if it is not installed."""
     try:
         import matplotlib
@@ -41,76 +52,120 @@ def pyplot() -> Any:
     return plt
 
 
+def axes_of(ax: Axes | None, width: float, height: float) -> Axes:
+    """These axes, or those of a new figure of this size."""
+    if ax is None:
+        pyplot()  # checks that Matplotlib is installed, and opens no window
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(figsize=(width, height), layout="constrained")
+    return ax
+
+
 def plain(name: object) -> str:
-    """A name as Matplotlib shows it letter by letter: a dollar sign would begin a formula."""
+    """Escape a name for Matplotlib: a dollar sign would start a formula."""
     return visible(str(name)).replace("$", r"\$")
 
 
-def intervals(record: Record, ax: Any = None, x: str | None = None) -> Any:
-    """Each group's arm with its interval until the group falls, against the `round` or the `pulls` of it."""
-    plt = pyplot()
-    if ax is None:
-        _, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    x = x or ("round" if record.method == "fed-sel" else "pulls")
-    scale = Scale(**record.problem["scale"])
-    lines: dict[int, list[View]] = {}
-    for view in views(record):
-        lines.setdefault(view.group, []).append(view)
-    fell = fallen(record)
+def set_title(record: Record, ax: Axes) -> None:
+    """The method and the verdict."""
+    title, arm = method_named(record.method).title, plain(record.verdict.arm or "")
+    said = f"{arm} is the best arm" if arm else f"undecided, {record.verdict.reason}"
+    ax.set_title(f"{title}: {said}")
+
+
+def set_pulls(ax: Axes, values: Collection[int]) -> None:
+    """A logarithmic axis of pulls, with ticks at some of these values."""
+    ax.set_xscale("log")
+    if values:
+        spread = np.geomspace(min(values), max(values), 7)
+        ticks = sorted({min(values, key=lambda value: abs(value - at)) for at in spread})
+        ax.set_xticks(ticks, [f"{n:,}" for n in ticks])
+        ax.set_xticks([], minor=True)
+
+
+def say_hidden(ax: Axes, number: int, what: str, y: float) -> None:
+    """Say how many groups or arms are left out, if there are any."""
+    if number:
+        ax.text(0.99, y, f"{number} further {what} not drawn", ha="right", transform=ax.transAxes)
+
+
+def intervals(record: Record, ax: Axes | None = None, x: str | None = None) -> Axes:
+    """Draw each group's arm with its interval until the group is dropped.
+
+    Parameters
+    ----------
+    record : Record
+        The run.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default a new figure.
+    x : str, optional
+        "round" or "pulls"; by default the unit in which the method measures progress.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+    """
+    ax = axes_of(ax, 8, 4.5)
+    method = method_named(record.method)
+    x = x or method.axis
+    lines = trace_of(record).lines()
     if not lines:
         ax.text(0.5, 0.5, "no round was completed", ha="center", transform=ax.transAxes)
-    last = max((getattr(view, x) for line in lines.values() for view in line), default=0)
-    shown = sorted(lines, key=lambda j: -lines[j][-1].upper)[:MOST_GROUPS]
-    for place, j in enumerate(shown):
-        colour = COLOURS[place % len(COLOURS)]
-        at = [getattr(view, x) for view in lines[j]]
-        mean, lower, upper = (
-            [scale.user(getattr(v, k)) for v in lines[j]] for k in ("mean", "lower", "upper")
-        )
-        name = " " + plain(record.problem["groups"][j]["name"])  # a leading underscore would hide the entry
-        name += f", out in round {fell[j]}" if j in fell else ", stays"
-        if len(at) == 1:  # one report: a point with its interval, beside the others of its round
-            where = [at[0] + (place - (len(shown) - 1) / 2) * max(last, 1) * 0.012]
-            span = [[abs(mean[0] - lower[0])], [abs(upper[0] - mean[0])]]
-            ax.errorbar(where, mean, yerr=span, fmt="o", color=colour, capsize=4, label=name)
-        else:
-            ax.fill_between(at, lower, upper, color=colour, alpha=0.22, linewidth=0)
-            ax.plot(at, mean, color=colour, label=name)
-            if j in fell:
-                ax.plot(at[-1], mean[-1], "x", color=colour, markersize=9, markeredgewidth=2)
+    shown = sorted(lines, key=lambda line: -line.views[-1].upper)[:MOST_GROUPS]
+    _draw_lines(record, shown, ax, x)
     if x == "round":
         ax.set_xlabel("round (round 0: the first reports)")
     else:
         ax.set_xlabel("pulls of the group's arm")
-        ax.set_xscale("log")
-    band = "its interval" if record.method == "fed-sel" else "95 % for the eye"
-    ax.set_ylabel(f"{plain(mean_of(record.problem))}, with {band}")
-    verdict = record.verdict
-    arm = plain(verdict.arm or "")
-    ax.set_title(
-        f"{record.method}: {arm} is the best arm" if arm else f"{record.method}: undecided, {verdict.reason}"
-    )
+        set_pulls(ax, {view.pulls for line in shown for view in line.views})
+    options = make(method.options, {**record.options, "delta": record.delta}, where="options")
+    label = interval_label(method.claims_intervals(options))
+    ax.set_ylabel(f"{plain(mean_of(record.problem))}{label}")
+    set_title(record, ax)
     if shown:
         ax.legend(frameon=False)
-    if len(lines) > len(shown):
-        rest = f"{len(lines) - len(shown)} further groups not drawn"
-        ax.text(0.99, 0.01, rest, ha="right", transform=ax.transAxes)
+    say_hidden(ax, len(lines) - len(shown), "groups", 0.01)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
-def trials(found: Trials, x: str | None = None, y: str = "pulls_total", ax: Any = None) -> Any:
-    """Means of `y` with 95 % intervals against the varied key `x`; other varied keys give a line each."""
-    plt = pyplot()
-    if y not in NUMBERS:
-        raise InputError(f'y = "{y}" can\'t be drawn', fix=nearest(y, NUMBERS))
+def _draw_lines(record: Record, lines: Sequence[Line], ax: Axes, x: str) -> None:
+    """Each line as a band, or (a single report) as a point with its interval."""
+    scale, dropped = Scale(**record.problem["scale"]), dropped_groups(record.warnings)
+    last = max((getattr(view, x) for line in lines for view in line.views), default=0)
+    for place, line in enumerate(lines):
+        colour = COLOURS[place % len(COLOURS)]
+        at = [getattr(view, x) for view in line.views]
+        mean, lower, upper = (
+            [scale.user(getattr(view, key)) for view in line.views] for key in ("mean", "lower", "upper")
+        )
+        group = record.problem["groups"][line.group]["name"]
+        became = fate(group, record.verdict.arm, line.out, line.withdrew, group in dropped)
+        name = f" {plain(group)} ({became})"  # " _x" is not hidden
+        if len(at) == 1:  # beside the others of its round
+            aside = place - (len(lines) - 1) / 2
+            where = [at[0] * 1.04**aside if x == "pulls" else at[0] + aside * max(last, 1) * 0.012]
+            span = [[abs(mean[0] - lower[0])], [abs(upper[0] - mean[0])]]
+            ax.errorbar(where, mean, yerr=span, fmt="o", color=colour, capsize=4, label=name)
+            continue
+        ax.fill_between(at, lower, upper, color=colour, alpha=0.22, linewidth=0)
+        ax.plot(at, mean, color=colour, label=name)
+        if line.out is not None:
+            ax.plot(at[-1], mean[-1], "x", color=colour, markersize=9, markeredgewidth=2)
+
+
+def trials(found: Trials, x: str | None = None, y: str = "pulls_total", ax: Axes | None = None) -> Axes:
+    """Means of `y` with 95 % intervals against the varied key `x`; one line per value of the others."""
+    if y not in found.costs:
+        raise InputError(f'y = "{y}" can\'t be drawn', fix=nearest(y, found.costs))
     if not found.varied:
         raise InputError("nothing was varied in this study", fix="Give study(…, vary={key: values})")
     x = found.varied[0] if x is None else x
     if x not in found.varied:
         raise InputError(f'x = "{x}" was not varied', fix=nearest(x, found.varied))
-    if ax is None:
-        _, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    ax = axes_of(ax, 7, 4.5)
     lines: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
     for row in found.summary(limits=False):
         name = ", ".join(f"{key} = {row[key]}" for key in found.varied if key != x)
@@ -121,13 +176,16 @@ def trials(found: Trials, x: str | None = None, y: str = "pulls_total", ax: Any 
         at = [value if numeric else plain(value) for value, _ in line]
         mean = [cell["mean"] for _, cell in line]
         half = [(span[1] - span[0]) / 2 if (span := cell["mean_interval"]) else 0.0 for _, cell in line]
-        style = {
-            "marker": MARKERS[place % len(MARKERS)],
-            "color": COLOURS[place % len(COLOURS)],
-            "capsize": 3,
-        }
-        join = "-" if numeric else ""
-        ax.errorbar(at, mean, yerr=half, linestyle=join, label=plain(name) if name else None, **style)
+        ax.errorbar(
+            at,
+            mean,
+            yerr=half,
+            linestyle="-" if numeric else "",
+            label=plain(name) if name else None,
+            marker=MARKERS[place % len(MARKERS)],
+            color=COLOURS[place % len(COLOURS)],
+            capsize=3,
+        )
     low = min(cell["mean"] for line in lines.values() for _, cell in line)
     if low > 0 and max(cell["mean"] for line in lines.values() for _, cell in line) / low > 20:
         ax.set_yscale("log")
@@ -139,18 +197,18 @@ def trials(found: Trials, x: str | None = None, y: str = "pulls_total", ax: Any 
     return ax
 
 
-def network(graph: Graph, groups: Groups | None = None, witness: Nodes | None = None, ax: Any = None) -> Any:
-    """A graph, its groups told apart by colour and shape, the nodes of a witness set ringed.
+def network(
+    graph: Graph, groups: Groups | None = None, witness: Nodes | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw a graph with a colour and shape per group, and rings around the nodes of a witness set.
 
-    Arrows are edges that go one way only. Nodes stand where the graph says; without positions networkx
-    lays them out if it is installed, else they stand in a circle.
+    Arrows are one-way edges. Nodes are drawn at the graph's positions; without positions, networkx lays them
+    out if it is installed, otherwise they are drawn in a circle.
     """
-    plt = pyplot()
+    by_group = members(graph, groups) if groups else {}
+    ax = axes_of(ax, 8, 5.5)
     from matplotlib.collections import LineCollection
 
-    by_group = members(graph, groups) if groups else {}
-    if ax is None:
-        _, ax = plt.subplots(figsize=(8, 5.5), layout="constrained")
     places = _layout(graph)
     edges = graph.edges
     lines = np.unique(np.sort(edges, axis=1), axis=0)
@@ -167,10 +225,13 @@ def network(graph: Graph, groups: Groups | None = None, witness: Nodes | None = 
     alone = np.setdiff1d(np.arange(graph.n), np.concatenate([[], *by_group.values()]).astype(np.int64))
     if alone.size:
         label = " in no group" if groups else None
-        ax.scatter(*places[alone].T, s=size, color="#999999", marker=".", label=label, zorder=2)
+        ax.scatter(
+            places[alone, 0], places[alone, 1], s=size, color="#999999", marker=".", label=label, zorder=2
+        )
     for place, (name, nodes) in enumerate(by_group.items()):
         ax.scatter(
-            *places[nodes].T,
+            places[nodes, 0],
+            places[nodes, 1],
             s=size,
             color=COLOURS[place % len(COLOURS)],
             marker=MARKERS[place % len(MARKERS)],
@@ -179,8 +240,10 @@ def network(graph: Graph, groups: Groups | None = None, witness: Nodes | None = 
         )
     if witness is not None:
         cut = places[numbers(graph, witness, "witness", empty=True)]
-        ring = {"facecolors": "none", "edgecolors": "black", "linewidths": 1.6}
-        ax.scatter(*cut.T, s=3 * size, label=" witness", zorder=4, **ring)
+        ax.scatter(
+            cut[:, 0], cut[:, 1], s=3 * size, label=" witness", zorder=4,
+            facecolors="none", edgecolors="black", linewidths=1.6,
+        )  # fmt: skip
     if graph.n <= MOST_LABELS:
         for i, (x, y) in enumerate(places):
             text = plain(graph.names[i]) if graph.names else str(i)
@@ -207,15 +270,13 @@ def _layout(graph: Graph) -> NDArray[np.float64]:
     return np.array([places[i] for i in range(graph.n)])
 
 
-def heterogeneity(problem: Problem, ax: Any = None, bar: bool = True) -> Any:
-    """σ_ij of the groups with the best arms: row i, column j. At 1 the colour turns.
+def heterogeneity(problem: Problem, ax: Axes | None = None, bar: bool = True) -> Axes:
+    """Draw σ_ij of the groups with the best arms: row i, column j. The colour changes at 1.
 
-    Blue (σ below 1): what a group's own gap demands is more than what telling it from the other group does.
+    Blue (σ below 1): finding a group's own best arm takes more pulls than telling the two groups apart.
     """
-    plt = pyplot()
-    found = theory.heterogeneity(problem)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(6, 5), layout="constrained")
+    found = indices_of(problem)
+    ax = axes_of(ax, 6, 5)
     shown = np.argsort(found.global_gaps, kind="stable")[:MOST_GROUPS]
     matrix = found.matrix[np.ix_(shown, shown)]
     with np.errstate(divide="ignore"):
@@ -237,38 +298,30 @@ def heterogeneity(problem: Problem, ax: Any = None, bar: bool = True) -> Any:
     ax.set_ylabel("group i")
     ax.set_xlabel("group j")
     ax.set_title("σ of group i against group j (small: heterogeneous)")
-    if len(found.groups) > len(shown):
-        rest = f"{len(found.groups) - len(shown)} further groups not drawn"
-        ax.text(0.99, -0.2, rest, ha="right", transform=ax.transAxes)
+    say_hidden(ax, len(found.groups) - len(shown), "groups", -0.2)
     return ax
 
 
-def side_by_side(records: Sequence[Record], path: str) -> None:
-    """Save one picture with the intervals of several records, on one scale of rewards."""
-    plt = pyplot()
-    _, axes = plt.subplots(
-        1, len(records), figsize=(6.5 * len(records), 4.5), sharey=True, squeeze=False, layout="constrained"
-    )
-    for record, ax in zip(records, axes[0], strict=True):
-        intervals(record, ax)
-    save(axes[0][0], path)
-
-
 def check_format(path: Path) -> None:
-    """InputError unless a picture can be made with this file's ending; needs Matplotlib."""
+    """Raise InputError unless a picture can be saved with this file extension; needs Matplotlib."""
     pyplot()
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise InputError(f'"{path.suffix}" names no picture', where=str(path), expected=".png, .svg or .pdf")
+        raise InputError(
+            f'"{path.suffix}" is not an image format', where=str(path), expected=".png, .svg or .pdf"
+        )
 
 
-def save(ax: Any, path: str) -> None:
-    """Write the figure of these axes; the ending names the format (.png, .svg, .pdf)."""
+def save(ax: Axes, path: str) -> None:
+    """Write the figure of these axes; the extension chooses the format (.png, .svg, .pdf)."""
+    picture = ax.figure.figure  # of a subfigure, the whole one
     try:
         # No date and no random ids: the same record gives the same file.
         with pyplot().rc_context({"svg.hashsalt": "bestarm"}):
             is_svg = str(path).endswith(".svg")
-            ax.figure.savefig(path, dpi=150, metadata={"Date": None} if is_svg else None)
-    except (OSError, ValueError) as error:
+            picture.savefig(path, dpi=150, metadata={"Date": None} if is_svg else None)
+    except OSError as error:
+        raise write_error(error, Path(path), "the picture can't be written") from None
+    except ValueError as error:
         raise InputError(f"the picture can't be written: {error}", where=str(path)) from None
     finally:
-        pyplot().close(ax.figure)
+        pyplot().close(picture)

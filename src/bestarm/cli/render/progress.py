@@ -1,0 +1,116 @@
+"""Progress bars on stderr. On a pipe, or with --json, they are not shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from bestarm.cli.terminal import err
+from bestarm.simulate.run import Progress
+from bestarm.study.study import StudyProgress
+
+if TYPE_CHECKING:
+    from bestarm.study.forecast import PlanProgress
+
+DELAY = 2.0  # seconds of work before a bar appears
+
+
+@contextmanager
+def run_progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """A bar of one run: pulls, rounds, and how many clients have reported."""
+    if quiet or not err.is_terminal:
+        yield None
+        return
+    bar = Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} clients have reported"),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+    )
+    task = bar.add_task("")
+    begun = time.monotonic()
+    started = False
+
+    def watch(progress: Progress) -> None:
+        nonlocal started
+        if not started and time.monotonic() - begun > DELAY:
+            bar.start()
+            started = True
+        if started:
+            text = f"{progress.pulls:,} pulls, {progress.rounds} rounds"
+            bar.update(task, description=text, completed=progress.reported, total=progress.clients)
+
+    try:
+        yield watch
+    finally:
+        if started:
+            bar.stop()
+
+
+@contextmanager
+def study_progress(quiet: bool) -> Iterator[Callable[[StudyProgress], None] | None]:
+    """A bar of a study's trials."""
+    if quiet or not err.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.completed:,}/{task.total:,} trials"), BarColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("", total=1)
+        yield lambda progress: bar.update(task, completed=progress.done, total=progress.total)
+
+
+@contextmanager
+def folder_progress(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar of the files that ``federation init`` makes."""
+    if quiet or not err.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("making keys and folders"), BarColumn(), TimeRemainingColumn())
+    bar = Bar(*columns, console=err, transient=True)
+    task = bar.add_task("")
+    begun = time.monotonic()
+
+    def watch(done: int, total: int) -> None:
+        if time.monotonic() - begun > DELAY:
+            bar.start()
+            bar.update(task, completed=done, total=total)
+
+    try:
+        yield watch
+    finally:
+        bar.stop()
+
+
+@contextmanager
+def plan_progress(quiet: bool) -> Iterator[Callable[[PlanProgress], None] | None]:
+    """A bar of the studies behind a plan: which one is running, and of which method."""
+    if quiet or not err.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("study {task.fields[study]}: {task.fields[method]}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+    )
+    bar = Bar(*columns, console=err, transient=True)
+    task = bar.add_task("", total=1, study=1, method="")
+    begun = time.monotonic()
+
+    def watch(progress: PlanProgress) -> None:
+        if time.monotonic() - begun > DELAY:
+            bar.start()
+        bar.update(
+            task, completed=progress.done, total=progress.total, study=progress.study, method=progress.method
+        )
+
+    try:
+        yield watch
+    finally:
+        bar.stop()

@@ -1,0 +1,218 @@
+"""``bestarm run``, ``check`` and ``new``: run a scenario once, check it, write one to start from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bestarm.cli.exit_codes import BAD_INPUT, INTERRUPTED, OK, UNDECIDED
+from bestarm.cli.options import Force, Json, MethodOption, ScenarioPath, check_folder, given, with_options
+from bestarm.cli.render.progress import run_progress
+from bestarm.cli.render.record import show
+from bestarm.cli.scenario_warnings import warn_of_liars, warn_of_ties
+from bestarm.cli.terminal import complain, err, out, safe, warn
+from bestarm.errors import InputError
+from bestarm.problem.data import Data
+from bestarm.protocol.registry import method_for
+from bestarm.records.describe import aim
+from bestarm.records.record import Record
+from bestarm.scenario.from_csv import scenario_for_csv
+from bestarm.scenario.load import load
+from bestarm.scenario.template import TEMPLATE
+from bestarm.simulate.adversary import refuse_attacks
+from bestarm.simulate.identify import Interrupted, check_network, default_method, identify, prepare
+from bestarm.simulate.setup import Scenario
+from bestarm.util.files import write_new
+
+
+@with_options
+def run(
+    scenario: ScenarioPath,
+    method: MethodOption = None,
+    seed: Annotated[int | None, typer.Option(help="the same seed gives the same run")] = None,
+    save: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.json", help="save the record here")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.png", help="save a picture of the intervals here (.png, .svg, .pdf)"),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="write a report of the run here")
+    ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.db", help="keep a journal here: to watch the run, and to resume it after a stop"
+        ),
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+    **options: Any,
+) -> int:
+    """Run a scenario once, in this process, and name the best arm. Options given here override the file's."""
+    chosen = given(options)
+    loaded = load(scenario)
+    warn_of_ties(loaded, method, {**loaded.options, **chosen})
+    warn_of_liars(loaded, method, {**loaded.options, **chosen})
+    for path in (save, plot, report, journal):
+        check_folder(path)
+    if plot is not None:
+        from bestarm.report import plots
+
+        plots.check_format(plot)
+    code = OK
+    try:
+        with run_progress(quiet=as_json) as watch:
+            record = identify(loaded, method, seed=seed, force=force, watch=watch, journal=journal, **chosen)
+        if record.verdict.status == "undecided":
+            code = UNDECIDED
+    except Interrupted as stopped:
+        record, code = stopped.record, INTERRUPTED
+        if journal is not None:
+            when = "interrupted while reading the journal" if stopped.rereading else "interrupted"
+            text = f"{when}; run the same command to resume from {safe(str(journal))}"
+            err.print(text, soft_wrap=True)
+            if stopped.rereading:
+                return code
+    if save is not None:
+        record.save(save)
+    if as_json:
+        print(json.dumps(record.to_dict()))
+    else:
+        show(record, drawn=seed is None and loaded.seed is None and journal is None)
+    if plot is not None:
+        _draw(record, loaded, plot, as_json)
+    if report is not None:
+        _report(record, report, save.name if save else "record.json", as_json)
+    return code
+
+
+def _draw(record: Record, scenario: Scenario, path: Path, as_json: bool) -> None:
+    """Save a picture of a run: of its intervals, or of the network of its peers."""
+    from bestarm.report import plots
+
+    if record.peers is not None and scenario.network is not None:
+        groups = scenario.network.groups(scenario.problem.layout)
+        picture = plots.network(scenario.network.graph, groups)
+    else:
+        picture = plots.intervals(record)
+    plots.save(picture, str(path))
+    if not as_json:
+        out.print(f"picture: {safe(str(path))}")
+
+
+def _report(record: Record, path: Path, file_name: str, as_json: bool) -> None:
+    """Write the report of a run; `file_name` is what it calls the record."""
+    from bestarm.report import page
+
+    command = f"bestarm {shlex.join(sys.argv[1:])}"
+    page.write(page.of_record(record, command=command, file_name=file_name), path)
+    if not as_json:
+        out.print(f"report: {safe(str(path))}", soft_wrap=True)
+
+
+def check(scenario: ScenarioPath, as_json: Json = False) -> int:
+    """Check a scenario file without running it."""
+    loaded = load(scenario)
+    refused = _refusal(loaded)
+    warnings = warn_of_ties(loaded, None, loaded.options) + warn_of_liars(loaded, None, loaded.options)
+    data = loaded.problem.data
+    if data and data.replace:
+        warnings += warn([str(data)])
+    layout = loaded.problem.layout
+    facts = {
+        "ok": refused is None,
+        "groups": len(layout.groups),
+        "arms": sum(layout.arm_counts),
+        "clients": len(layout.clients),
+        "method": loaded.method or default_method(loaded.options, layout, bool(loaded.adversaries)),
+        "refused": refused,
+        "warnings": warnings,
+        "data": dataclasses.asdict(data) if data else None,
+    }
+    if as_json:
+        print(json.dumps(facts))
+    elif refused is None:
+        out.print(
+            f"{safe(str(scenario))} is fine: {facts['groups']} groups, {facts['arms']} arms, "
+            f"{facts['clients']} clients, method {facts['method']}."
+        )
+        _show_aim(aim(loaded.problem.to_dict()), data)
+    if refused is not None:
+        complain(f"{scenario}: {refused}", as_json=False)
+        return BAD_INPUT
+    return OK
+
+
+def _show_aim(best: str, data: Data | None) -> None:
+    """Print what "best" means, and from which rows."""
+    if data:
+        less = f"; {data.skipped:,} rows without a name or a number are skipped" if data.skipped else ""
+        out.print(
+            f"Best means {safe(best)}, from {data.rows:,} rows of {safe(data.csv)}{less}.", soft_wrap=True
+        )
+    elif best:
+        out.print(f"Best means {safe(best)}.")
+
+
+def _refusal(scenario: Scenario) -> str | None:
+    """Why the scenario's own method would not run it."""
+    try:
+        problem, method, options = prepare(scenario, None, {})
+        refuse_attacks(method_for(method, problem.layout), options, scenario.adversaries)
+        check_network(problem, method, options, scenario.network, adversaries=scenario.adversaries)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="name of the scenario; NAME.toml is written")] = "scenario",
+    csv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="a scenario for this CSV file: columns and bounds are filled in"),
+    ] = None,
+    group_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="names the group [default: the first text column]")
+    ] = "",
+    arm_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="names the arm [default: the next text column]")
+    ] = "",
+    reward_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="contains the rewards [default: the last column of numbers]")
+    ] = "",
+    goal: Annotated[str, typer.Option(metavar="max|min", help="is more better, or less?")] = "",
+    as_json: Json = False,
+) -> int:
+    """Write a commented scenario to start from. Never overwrites a file."""
+    path = Path(name if name.endswith(".toml") else f"{name}.toml")
+    about = (group_column, arm_column, reward_column, goal)
+    if csv is None and any(about):
+        raise InputError("columns and goal describe a CSV file", fix="Name it with --csv FILE")
+    text = TEMPLATE.format(file=path) if csv is None else scenario_for_csv(csv, path, *about)
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise InputError("the file name is not valid text", where=str(csv), fix="Rename the file") from None
+    write_new(path, data, 0o666, fix="Choose another name")
+    if as_json:
+        print(json.dumps({"file": str(path)}))
+    else:
+        first = guessed = ""
+        if csv is not None:
+            said = tomllib.loads(text)["data"]
+            guessed = " with " + ", ".join(f'{key} = "{said[key]}"' for key in ("group", "arm", "reward"))
+            first = "read its lines marked CHECK, then "
+        out.print(
+            safe(f"wrote {path}{guessed}. Next: {first}bestarm check {shlex.quote(str(path))}"),
+            soft_wrap=True,
+        )
+    return OK

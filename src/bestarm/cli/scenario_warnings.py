@@ -1,0 +1,41 @@
+"""Warnings about a scenario, before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bestarm.cli.terminal import warn
+from bestarm.protocol.registry import Method, method_named
+from bestarm.records.describe import groups_with_too_many_liars
+from bestarm.simulate.identify import default_method
+from bestarm.simulate.setup import Scenario
+
+
+def _method(scenario: Scenario, name: str | None, options: Mapping[str, Any]) -> Method:
+    return method_named(
+        name
+        or scenario.method
+        or default_method(options, scenario.problem.layout, bool(scenario.adversaries))
+    )
+
+
+def warn_of_ties(scenario: Scenario, method: str | None, options: Mapping[str, Any]) -> list[str]:
+    """Warn of ties that an exact comparison can never decide, unless an option ends the run."""
+    if options.get("budget") or options.get("epsilon"):
+        return []
+    chosen = _method(scenario, method, options)
+    cure = "epsilon or budget" if chosen.epsilon else "budget"
+    ties = scenario.problem.ties(local=chosen.local_bests)
+    return warn([f"{tie}. An exact comparison never ends: set {cure}" for tie in ties])
+
+
+def warn_of_liars(scenario: Scenario, method: str | None, options: Mapping[str, Any]) -> list[str]:
+    """Warn where more clients lie than the run tolerates."""
+    if _method(scenario, method, options).peers:
+        return []  # there it matters how many are around one client, and a run refuses too many
+    layout = scenario.problem.layout
+    liars = {name for adversary in scenario.adversaries for name in adversary.names(layout)}
+    groups = {group.name: group.clients for group in layout.groups}
+    found = groups_with_too_many_liars(groups, options.get("byzantine", 0), liars)
+    return warn([f"{text}: nothing is promised" for text in found])

@@ -1,0 +1,172 @@
+"""``bestarm verify``: check a record, the journal of a server or a peer, or evidence against a client."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bestarm.cli.exit_codes import NOT_VERIFIED, OK
+from bestarm.cli.options import Json
+from bestarm.cli.render.federation import told
+from bestarm.cli.terminal import out, safe, say
+from bestarm.errors import InputError
+from bestarm.records.record import Record
+from bestarm.simulate import run_journal
+
+if TYPE_CHECKING:  # its packages are optional
+    from bestarm.deploy.verification import Finding
+
+
+def verify(
+    record: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN",
+            help="a saved record, the folder of a federation's server or of a peer, or a file of evidence",
+        ),
+    ],
+    replay: Annotated[
+        bool, typer.Option("--replay", help="also run again from the seed and compare")
+    ] = False,
+    roster: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="a client.json, or a roster.json that you kept: only its keys count"
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Check a saved record: its digest, its certificate, its counts; with --replay also by a fresh run.
+
+    In the folder of a federation's server or of a peer: replay its journal with all signatures, and name
+    every suspect. A file evidence-NAME.json: whether it proves that NAME signed two different reports.
+    """
+    journalled = record.is_dir() or record.suffix == ".db"
+    if journalled and replay:
+        raise InputError(
+            "--replay runs a record again from its seed",
+            where=str(record),
+            fix="A journal is replayed without it",
+        )
+    if (record / "peer.json").exists():
+        return _verify_peer(record, roster, as_json)
+    if journalled:
+        return verify_federation(record, roster, as_json)
+    from bestarm.deploy.evidence import is_evidence
+
+    if is_evidence(record):
+        return _verify_evidence(record, roster, as_json)
+    return _verify_record(record, replay, roster, as_json)
+
+
+def _verify_record(path: Path, replay: bool, roster: Path | None, as_json: bool) -> int:
+    from bestarm.deploy.evidence import verify_record
+
+    loaded = Record.load(path)
+    if roster is not None and not loaded.evidence:
+        raise InputError(
+            "this record has no signatures, so --roster has nothing to check",
+            where=str(path),
+            fix="Leave it out",
+        )
+    result = verify_record(loaded, roster, replay=replay and loaded.seed is not None)
+    if result.ok and replay and loaded.seed is None:
+        raise InputError(
+            "the record is sound, but a federation's record has no seed to replay it from",
+            where=str(path),
+            fix=f"Its journal can be replayed: bestarm verify {shlex.quote(str(path.parent))}",
+        )
+    if as_json:
+        print(json.dumps({"ok": result.ok, "failures": result.failures}))
+    elif result.ok:
+        out.print(f"{safe(str(path))} is sound.")
+        if loaded.peers is not None and not replay:
+            how = "only --replay checks their verdicts"
+            if loaded.seed is None:
+                how = "bestarm verify FOLDER checks the verdict against the peer's journal"
+            out.print(f"The record does not contain the messages that each peer received: {how}.")
+    else:
+        _show_failures(result.failures)
+    return OK if result.ok else NOT_VERIFIED
+
+
+def _show_failures(failures: Sequence[str]) -> None:
+    for failure in failures:
+        out.print(f"- {safe(failure)}")
+
+
+def verify_federation(folder: Path, roster: Path | None, as_json: bool) -> int:
+    """Replay the journal of a federation's server."""
+    from bestarm.deploy.federation.verification import verify as verify_journal
+
+    place = folder if folder.is_dir() else folder.parent
+    if folder.is_file() and run_journal.is_one(folder):
+        raise InputError(
+            "this is the journal of a run in process, which has no signatures",
+            where=str(folder),
+            fix="Verify its record: bestarm run … --out FILE, then bestarm verify FILE --replay",
+        )
+    if (place / "client.json").exists():
+        raise InputError(
+            "a client's folder can be watched or reported, not verified",
+            where=str(place),
+            fix=f"Verify the server's: bestarm verify FOLDER --roster {place / 'client.json'}",
+        )
+    found = verify_journal(folder, roster)
+    if as_json:
+        notes = [note._asdict() for note in found.notes]
+        print(json.dumps({**_facts_of(found), "notes": notes, "key_changes": found.changes}))
+        return OK if found.ok else NOT_VERIFIED
+    remarks = [told(note) for note in found.notes] + [f"Keys, {text}." for text in found.changes]
+    return _show_finding(folder, found, remarks)
+
+
+def _verify_peer(folder: Path, roster: Path | None, as_json: bool) -> int:
+    from bestarm.deploy.mesh.verification import verify as verify_journal
+
+    found = verify_journal(folder, roster)
+    if as_json:
+        print(json.dumps(_facts_of(found)))
+        return OK if found.ok else NOT_VERIFIED
+    return _show_finding(folder, found)
+
+
+def _facts_of(found: Finding) -> dict[str, object]:
+    """What the verification of a folder found, for JSON."""
+    return {
+        "ok": found.ok,
+        "failures": found.failures,
+        "events": found.events,
+        "arm": found.record.verdict.arm if found.record else None,
+        "suspects": found.suspects,
+        "evidence": [{"client": e.first.source, "evidence": e.encode().hex()} for e in found.evidence],
+    }
+
+
+def _show_finding(folder: Path, found: Finding, remarks: Sequence[str] = ()) -> int:
+    """Print what the verification of a folder found, and return the exit code."""
+    _show_failures(found.failures)
+    for client, why in found.suspects.items():
+        out.print(f"Proven faulty: {safe(client)}, {safe(why)}.", style="red")
+    for text in remarks:
+        out.print(safe(text), soft_wrap=True)
+    if not found.ok:
+        return NOT_VERIFIED
+    verdict = found.record.verdict if found.record else None
+    end = "it is not finished" if verdict is None else verdict.arm or f"undecided ({verdict.reason})"
+    out.print(f"{safe(str(folder))} is sound: {found.events} events; {safe(end)}.", soft_wrap=True)
+    return OK
+
+
+def _verify_evidence(path: Path, roster: Path | None, as_json: bool) -> int:
+    from bestarm.deploy.evidence import verify_evidence
+
+    accused, holds = verify_evidence(path, roster)
+    text = f"{accused} signed two different reports for one place" if holds else "this proves nothing"
+    say({"ok": holds, "accused": accused}, text, as_json)
+    return OK if holds else NOT_VERIFIED

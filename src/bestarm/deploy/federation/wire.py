@@ -1,0 +1,273 @@
+"""Connections to the broker: logging in with an nkey, publishing until stored, reading a consumer.
+
+NATS may redeliver, repeat and reconnect at any time. A message that is sent twice has the same bytes, and the
+receiver puts messages in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import ssl
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from bestarm.deploy.federation.broker import SECOND_CONNECTION, Unreachable
+from bestarm.deploy.federation.keys import Nkey, addresses
+from bestarm.deploy.process import cancellable
+from bestarm.errors import InputError
+
+try:
+    import nats.errors
+    from nats.aio.client import Client as Nats
+except ImportError:
+    raise InputError(
+        'a federation needs the package "nats-py"', fix='Install it with: pip install "bestarm[federation]"'
+    ) from None
+
+
+CONNECT_SECONDS = 6.0
+PULL_SECONDS = 15.0  # how long a consumer's request stays open: all idle clients together must cost little
+EXPIRED = "408"  # the status of a request that was open for so long
+REFUSED_SECONDS = 0.2  # before another request, if the broker refuses one
+SLOW_SYNC = 0.005  # seconds
+LATE_SECONDS = 5.0  # wait for the stream before a warning, doubled each time
+FINAL = ("authorization", "certificate", SECOND_CONNECTION)  # waiting does not help
+log = logging.getLogger("bestarm.federation")
+
+
+class Taken(Unreachable):
+    """Another process is connected with this key."""
+
+
+async def connect(
+    url: str,
+    nkey: Nkey,
+    ca: Path,
+    name: str,
+    inbox: str,
+    on_back: Callable[[], None] | None = None,
+    on_lost: Callable[[], None] = lambda: None,
+) -> Nats:
+    """Open a connection; ``Unreachable`` if that fails, ``Taken`` if another process uses the key.
+
+    With `on_back` a lost connection is made again, and `on_back` is then called; otherwise it stays closed,
+    and `on_lost` is called.
+    With tls:// nothing is sent before the TLS handshake, so that nobody in between can downgrade the
+    connection.
+    """
+    nc, last, hopeless = Nats(), ["no answer"], asyncio.Event()
+
+    async def on_error(error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        if text != last[0]:  # before the first connection, the caller reports it
+            log.log(
+                logging.WARNING if nc.connected_url or nc.is_reconnecting else logging.INFO,
+                "%s: %s",
+                url,
+                text,
+            )
+        if not hopeless.is_set():
+            last[0] = text
+        if any(word in text.lower() for word in FINAL):
+            hopeless.set()
+
+    async def on_reconnect() -> None:
+        log.info("%s: connected again", url)
+        if on_back is not None:
+            on_back()
+
+    async def on_closed() -> None:
+        on_lost()
+
+    try:
+        context = _context(ca.read_text() if ca.exists() else None)
+    except (OSError, ValueError, ssl.SSLError) as error:
+        raise InputError(f"is not a certificate ({error})", where=str(ca)) from None
+    connecting = nc.connect(
+        servers=addresses(url),
+        name=name,
+        nkeys_seed_str=nkey.seed,
+        tls=context,
+        tls_handshake_first=url.startswith("tls:"),
+        inbox_prefix=inbox.encode(),
+        error_cb=on_error,
+        reconnected_cb=on_reconnect,
+        closed_cb=on_closed,
+        allow_reconnect=on_back is not None,
+        max_reconnect_attempts=-1,
+        reconnect_time_wait=0.25,  # type: ignore[arg-type]
+        connect_timeout=CONNECT_SECONDS / 2,  # type: ignore[arg-type]
+        ping_interval=5,  # a silently dead connection is noticed after three pings
+        max_outstanding_pings=2,
+    )
+    attempt, refusal = asyncio.ensure_future(connecting), asyncio.ensure_future(hopeless.wait())
+    try:
+        await asyncio.wait({attempt, refusal}, timeout=CONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not attempt.done():
+            raise TimeoutError
+        attempt.result()
+    except (TimeoutError, OSError, nats.errors.Error, ssl.SSLError) as error:
+        why = str(error) or type(error).__name__
+        if isinstance(error, TimeoutError) or hopeless.is_set():
+            why = last[0]
+        kind = Taken if FINAL[-1] in why.lower() else Unreachable
+        raise kind(f"{url}: {_plain(why)}") from None
+    finally:
+        refusal.cancel()
+        if not attempt.done() or attempt.cancelled() or attempt.exception():
+            while not attempt.done():  # nats-py can swallow a cancellation
+                attempt.cancel()
+                await asyncio.wait({attempt}, timeout=0.2)
+            await asyncio.gather(attempt, return_exceptions=True)  # so that its error counts as read
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(2):
+                    await nc.close()
+    return nc
+
+
+@lru_cache(maxsize=8)
+def _context(authorities: str | None) -> ssl.SSLContext:
+    """Trust these certificates, or the system's. Connections of one process share it."""
+    if authorities is not None and not authorities.strip():
+        raise ssl.SSLError("the file is empty")
+    return ssl.create_default_context(cadata=authorities)
+
+
+def _plain(why: str) -> str:
+    low = why.lower()
+    if "authorization" in low:
+        return "the broker refuses this key (it was revoked or cut off, or belongs to another federation)"
+    if "certificate" in low:
+        what = "the broker's certificate is not the expected one"
+        return f"{what}: this folder may belong to another federation or an older init ({why})"
+    return "another process is connected with this client's key" if FINAL[-1] in low else why
+
+
+async def publish(
+    nc: Nats,
+    subject: str,
+    data: bytes,
+    identifier: str = "",
+    late: Callable[[], None] = lambda: None,
+    longest: float = 30.0,
+    shortest: float = 2.0,
+) -> None:
+    """Publish a message and return when the stream has stored it. After a timeout, send it again.
+
+    `late` is called when a connected broker does not store the message for a long time. The first timeout is
+    `shortest` seconds (see ``storing_seconds``).
+
+    Each timeout is longer than the one before, up to `longest` seconds, so as not to add load to a slow
+    broker. A broker drops a message whose id it has seen, no matter who used it first. So only the server,
+    which alone writes to its stream, sets ids; repeated messages from clients are handled by the server's
+    slots.
+    """
+    headers = {"Nats-Msg-Id": identifier} if identifier else None
+    pause, timeout, wait, since = 0.05, shortest, max(LATE_SECONDS, shortest), time.monotonic()
+    while True:
+        try:
+            answer = await cancellable(nc.request(subject, data, timeout=timeout, headers=headers))
+            if "error" not in (said := json.loads(answer.data)):
+                return
+            why = str(said["error"])
+        except (nats.errors.Error, OSError, ValueError) as error:
+            if nc.is_closed:
+                raise Unreachable(str(error)) from None
+            why = str(error) or type(error).__name__
+        if not nc.is_connected:
+            since = time.monotonic()
+        elif time.monotonic() - since > wait:
+            wait *= 2
+            log.warning("the broker does not store %s (%s); still trying", subject, why)
+            late()
+        log.info("%s: %s; sending again", subject, why)
+        await asyncio.sleep(pause)
+        pause, timeout = min(2 * pause, 1.0), min(2 * timeout, longest)
+
+
+def storing_seconds(clients: int) -> float:
+    """How long a broker may take to store one message of each client, with a sync of its disk for each.
+
+    A client that sends its message again before that only adds to the load.
+
+    >>> storing_seconds(100), storing_seconds(5000)
+    (2.0, 25.0)
+    """
+    return max(2.0, clients * SLOW_SYNC)
+
+
+async def request(nc: Nats, subject: str, data: bytes, timeout: float) -> bytes:
+    """Return the answer to a request; empty if there is none in time."""
+    try:
+        return bytes((await cancellable(nc.request(subject, data, timeout=timeout))).data)
+    except (nats.errors.Error, OSError):
+        return b""
+
+
+async def send(nc: Nats, subject: str, data: bytes) -> None:
+    """Send a message that may be lost."""
+    with contextlib.suppress(nats.errors.Error, OSError):
+        await nc.publish(subject, data)
+
+
+class Feed:
+    """A durable pull consumer: sends requests to `subject` and reads messages as they arrive."""
+
+    def __init__(self, nc: Nats, subject: str, batch: int = 256) -> None:
+        self.nc, self.subject, self.batch, self.left, self.until = nc, subject, batch, 0, 0.0
+        self.inbox = nc.new_inbox()
+        self.sub: Any = None
+        self.found: list[Any] = []
+        self.there = asyncio.Event()
+
+    async def _arrived(self, message: Any) -> None:
+        self.found.append(message)
+        self.there.set()
+
+    def wake(self) -> None:
+        """Let ``next`` return now."""
+        self.there.set()
+
+    def again(self) -> None:
+        """Request again, because earlier requests may be lost."""
+        self.until = 0.0
+
+    async def next(self, timeout: float) -> list[Any]:
+        """Return the messages that are there or arrive within `timeout` seconds; none after ``wake``."""
+        try:
+            if self.sub is None:
+                self.sub = await cancellable(self.nc.subscribe(self.inbox, cb=self._arrived))
+            now = time.monotonic()
+            if self.left <= 0 or now >= self.until:
+                self.left, self.until = self.batch, now + PULL_SECONDS
+                wish = {"batch": self.batch, "expires": int(PULL_SECONDS * 1e9)}
+                data = json.dumps(wish).encode()
+                await cancellable(self.nc.publish(self.subject, data, reply=self.inbox))
+        except nats.errors.Error:  # disconnected or reconnecting
+            await asyncio.sleep(0.1)
+        if not self.found:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self.there.wait()
+        self.there.clear()
+        found, self.found = self.found, []
+        messages = [m for m in found if not (m.headers and "Status" in m.headers)]
+        if len(messages) < len(found):
+            self.left = 0
+            if not messages and found[-1].headers["Status"] != EXPIRED:  # no consumer, or no leader
+                await asyncio.sleep(REFUSED_SECONDS)
+        self.left -= len(messages)
+        return messages
+
+
+async def acknowledge(messages: list[Any]) -> None:
+    """Tell the broker that these are on disk. If the acknowledgement is lost, they are delivered again."""
+    with contextlib.suppress(nats.errors.Error):
+        for message in messages:
+            await cancellable(message.ack())

@@ -1,0 +1,192 @@
+"""The base class of all sources of rewards: it checks rewards, retries, and never loses a paid reward."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from bestarm.deploy.process import checkpoint
+from bestarm.errors import InputError
+from bestarm.util.text import shorten
+
+PIECE = 10_000  # rewards requested at a time
+
+MAX_OUTPUT = 1 << 20  # bytes of one answer
+
+
+class SourceFailed(Exception):
+    """A source gave no answer after several attempts."""
+
+
+class Exhausted(Exception):
+    """A source has no more rewards of this arm. A user's function may also raise it."""
+
+
+class Failed(Exception):
+    """One attempt failed; `final` means that retrying would not help."""
+
+    def __init__(self, text: str, final: bool = False) -> None:
+        super().__init__(text)
+        self.final = final
+
+
+@dataclass(frozen=True)
+class Retry:
+    """The number of attempts per pull, the pauses between them, and the time limit of each, in seconds.
+
+    The first pause is `wait`; each further one is `factor` times longer, up to `longest`.
+    """
+
+    attempts: int = 5
+    wait: float = 0.5
+    factor: float = 2.0
+    longest: float = 30.0
+    timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or not (self.wait >= 0 and self.factor >= 1 and self.longest >= 0):
+            raise InputError(
+                f"{self}", expected="at least 1 attempt, waits of at least 0, a factor from 1 on"
+            )
+        if not self.timeout > 0:
+            raise InputError(f"timeout = {self.timeout}", expected="a positive number of seconds")
+
+    def pause(self, failures: int) -> float:
+        """Seconds to wait after this many failures.
+
+        >>> [Retry(longest=3).pause(n) for n in (1, 2, 3, 4)]
+        [0.5, 1.0, 2.0, 3]
+        """
+        return min(self.longest, self.wait * self.factor ** min(failures - 1, 60))
+
+
+class Source(ABC):
+    """The rewards of one client. A subclass defines how one batch is fetched."""
+
+    batch = True  # whether one request may return several rewards
+    limited = True  # whether an attempt ends after `retry.timeout`
+    finite = False  # whether the rewards are known to run out
+    redraws = False  # whether recorded rewards are drawn with replacement
+    marks: Mapping[int, str] = {}  # of a recording: number of first rows -> their digest
+
+    def __init__(self, name: str, *, low: float = 0.0, high: float = 1.0, retry: Retry | None = None) -> None:
+        if not (low < high and math.isfinite(high - low)):
+            raise InputError(f"bounds = [{low}, {high}]", where=name, expected="[low, high] with low < high")
+        self.name, self.low, self.high, self.retry = name, low, high, retry or Retry()
+        self._kept: dict[str, list[float]] = {}
+        self._owed: dict[str, Exception] = {}
+
+    async def pull(self, arm: str, times: int) -> list[float]:
+        """Return 1 to `times` rewards of this arm, in the order of arrival."""
+        if times < 1:
+            raise InputError(f"{times} pulls", where=self.name, expected="at least 1")
+        kept = self._kept.setdefault(arm, [])
+        if not kept and arm in self._owed:
+            raise self._owed.pop(arm)
+        try:
+            while len(kept) < times and arm not in self._owed:
+                asked = min(PIECE, times - len(kept))
+                found = await self._tried(arm, asked)
+                if not 1 <= len(found) <= asked:
+                    raise InputError(
+                        f"gave {len(found)} rewards",
+                        where=self._where(arm),
+                        expected="1" if asked == 1 else f"1 to {asked}",
+                    )
+                for value in found:
+                    kept.append(self._checked(arm, value))
+                checkpoint()
+        except (InputError, SourceFailed, Exhausted) as error:
+            if not kept:
+                raise
+            self._owed[arm] = error
+        given = kept[:times]
+        del kept[:times]
+        return given
+
+    def arrived(self, arm: str) -> list[float]:
+        """Return the rewards of this arm that have arrived, but not been returned: a pull was cancelled."""
+        return self._kept.pop(arm, [])
+
+    def left(self, arm: str) -> int | None:
+        """How many more rewards of this arm there are; None if that is unknown or without end."""
+        return None
+
+    def mark(self, made: Mapping[str, int]) -> dict[str, Any]:
+        """What the journal stores about the rewards of these pulls, for ``demand_same`` after a restart."""
+        return {}
+
+    def demand_same(self, played: Mapping[str, tuple[int, str]], redrawn: bool) -> None:  # noqa: B027
+        """InputError if rewards that counted before a restart could count again: see ``mark``."""
+
+    async def close(self) -> None:  # noqa: B027 (most sources start no processes)
+        """Stop anything that the source started."""
+
+    async def __aenter__(self) -> Source:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @abstractmethod
+    async def _fetch(self, arm: str, times: int) -> Sequence[object]:
+        """Fetch up to `times` rewards, unchecked. Exceptions not named in ``pull`` are failed attempts."""
+
+    async def _tried(self, arm: str, times: int) -> Sequence[object]:
+        failures = 0
+        while True:
+            limit = asyncio.timeout(self.retry.timeout if self.limited else None)
+            try:
+                async with limit:
+                    return await self._fetch(arm, times)
+            except (InputError, SourceFailed, Exhausted):
+                raise
+            except Exception as error:
+                final = isinstance(error, Failed) and error.final
+                text = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
+                if limit.expired():
+                    text = f"no answer within {self.retry.timeout:g} s"
+                failures += 1
+                if final or failures >= self.retry.attempts:
+                    tries = "1 attempt" if failures == 1 else f"{failures} attempts"
+                    raise SourceFailed(f"{self._where(arm)}: {text} (gave up after {tries})") from error
+            checkpoint()
+            await asyncio.sleep(self.retry.pause(failures))
+
+    def _where(self, arm: str) -> str:
+        return f'{self.name}, arm "{arm}"'
+
+    def _checked(self, arm: str, value: object) -> float:
+        number = number_in(value)
+        if number is None:
+            raise InputError(f"gave {shorten(value)}", where=self._where(arm), expected="a finite number")
+        if not self.low <= number <= self.high:
+            raise InputError(
+                f"gave a reward of {number!r}",
+                where=self._where(arm),
+                expected=f"a reward in [{self.low:g}, {self.high:g}]",
+                fix="Correct the source; or ask the operator of this run for other bounds: they belong to "
+                "its scenario, and need a new run",
+            )
+        return number
+
+
+def number_in(value: object) -> float | None:
+    """Return this value (or its text) as a finite number, or None if it is not one."""
+    number = math.nan
+    if isinstance(value, Real | np.bool_) or (isinstance(value, Text) and "_" not in value):
+        with contextlib.suppress(ValueError, OverflowError):
+            number = float(value)
+    return number if math.isfinite(number) else None
+
+
+class Text(str):
+    """Text that may be read as a number: a line of a command's output or a cell of a CSV file."""

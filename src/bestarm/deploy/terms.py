@@ -1,0 +1,51 @@
+"""The terms of a run: what every process of a federation or a mesh knows about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from bestarm.problem.layout import Layout
+from bestarm.problem.problem import Problem
+from bestarm.problem.scale import Scale
+from bestarm.protocol.options import Common, make, on_unit_scale
+from bestarm.protocol.registry import Method, method_for
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all parties know about a run: id, method, options, and the problem without its means."""
+
+    run: bytes
+    method: str
+    keys: dict[str, Any]
+    problem: dict[str, Any]
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Problem.layout_from_dict(self.problem)[0]
+
+    @cached_property
+    def scale(self) -> Scale:
+        return Problem.layout_from_dict(self.problem)[1]
+
+    @cached_property
+    def room(self) -> Method:
+        return method_for(self.method, self.layout)
+
+    @cached_property
+    def options(self) -> Common:
+        return make(self.room.options, self.keys, where="options")
+
+    @cached_property
+    def unit(self) -> Common:
+        """The options in the form that the machines use."""
+        return on_unit_scale(self.options, self.scale)
+
+
+def without_means(problem: Problem) -> dict[str, Any]:
+    """The public part of a problem. Rewards come from the sites, so it names no data file."""
+    plain = {key: value for key, value in problem.to_dict().items() if key != "data"}
+    groups = [{k: v for k, v in group.items() if k != "rewards"} for group in plain["groups"]]
+    return {**plain, "groups": groups}

@@ -1,0 +1,1 @@
+"""Networks: graphs, robustness, generators and files."""

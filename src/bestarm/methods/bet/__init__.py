@@ -1,0 +1,66 @@
+"""Fed-Bet: the best arm by betting.
+
+Every arm carries the wealth of a gambler who bets against the statement "this arm is the best". In blocks,
+the champion makes c pulls for each pull of a rival, and the rivals' wealths are multiplied by factors whose
+mean is at most 1 if they are at least as good as the champion. An arm leaves when its wealth reaches 1/δ.
+Nothing is assumed about the distribution of rewards. The proofs are in docs/bet-proofs.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from bestarm.methods.bet import groups
+from bestarm.methods.bet.audit import audit_client, good_event, pulls_of
+from bestarm.methods.bet.blocks import refuse
+from bestarm.methods.bet.client import Client
+from bestarm.methods.bet.kernel import kernel_for
+from bestarm.methods.bet.options import PREFERENCES, Bet
+from bestarm.methods.bet.plan import FACTS
+from bestarm.methods.bet.server import Server
+from bestarm.methods.bet.trace import Trace
+from bestarm.protocol.registry import Method
+
+
+def interval_promise(options: Bet) -> str:
+    """What is promised about the interval of the winner's mean."""
+    return (
+        f"The answer is wrong, or this interval misses its mean, with probability at most "
+        f"{options.delta + options.alpha:g}, if means do not change."
+    )
+
+
+METHOD = Method(
+    name="bet",
+    title="Fed-Bet",
+    summary="Fed-Bet (bets against every arm, in blocks of pulls)",
+    options=Bet,
+    client=Client,
+    server=Server,
+    refuse=refuse,
+    pulls_of=pulls_of,
+    good_event=good_event,
+    audit_client=audit_client,
+    claims_intervals=lambda options: False,
+    interval_promise=interval_promise,
+    phases=("first pulls", "blocks"),
+    kernel=kernel_for,
+    plan=FACTS,
+    trace=Trace,
+)
+METHOD = dataclasses.replace(
+    METHOD,
+    grouped=dataclasses.replace(
+        METHOD,
+        client=groups.Client,
+        server=groups.Server,
+        good_event=groups.good_event,
+        audit_client=groups.audit_client,
+        epsilon=False,
+        pools=True,
+        kernel=groups.kernel_for,
+        trace=groups.Trace,
+    ),
+)
+
+__all__ = ["METHOD", "PREFERENCES", "Bet", "Client", "Server"]

@@ -1,0 +1,50 @@
+"""What a client of Fed-Bet does with pulls and rewards, whoever decides about its arms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bestarm.methods.bet.decisions import Sums
+from bestarm.protocol.decisions import Ints
+from bestarm.protocol.events import Pull, Pulled
+
+
+def spread(missing: Ints, *, moments: bool) -> Pull:
+    """A pull that makes the missing pulls, spread over the block as far as whole shares allow.
+
+    >>> spread(np.array([12, 0, 36]), moments=False)
+    Pull(arms=(0, 2), times=12, shares=(1, 3), moments=False)
+    """
+    arms = np.flatnonzero(missing)
+    times = int(missing[arms].min())
+    shares = tuple((missing[arms] // times).tolist())
+    return Pull(tuple(arms.tolist()), times, shares if max(shares) > 1 else (), moments)
+
+
+def as_sums(arms: int, pull: Pull, event: Pulled) -> Sums:
+    """The rewards of a batch as sums over all arms of the client."""
+    at = list(pull.arms)
+    sums = Sums.none(arms)
+    sums.count[at] = event.times * np.asarray(pull.each)
+    sums.total[at] = event.sums
+    sums.squares[at] = event.squares if pull.moments else event.sums
+    sums.least[at] = event.least if pull.moments else 0.0
+    sums.most[at] = event.most if pull.moments else 1.0
+    return sums
+
+
+def note_batch(batches: list[dict[str, Any]], heard: int, pull: Pull, event: Pulled) -> None:
+    """Add rewards to a certificate; batches of one ``Pull`` are added up."""
+    columns = ["sums", "squares", "least", "most"] if pull.moments else ["sums"]
+    row = {c: list(getattr(event, c)) for c in columns}
+    place = {"heard": heard, "arms": list(pull.arms), "each": list(pull.each)}
+    last = batches[-1] if batches else {}
+    if any(last.get(key) != value for key, value in place.items()):
+        batches.append({**place, "times": event.times, **row})
+        return
+    last["times"] += event.times
+    join = {"sums": np.add, "squares": np.add, "least": np.minimum, "most": np.maximum}
+    for c, values in row.items():
+        last[c] = join[c](last[c], values).tolist()

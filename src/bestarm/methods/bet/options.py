@@ -1,0 +1,68 @@
+"""Options of Fed-Bet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bestarm.protocol.options import Common, choice, number, option, whole
+
+# What to save: (n1, q). The costs of each are in docs/bet.md.
+PREFERENCES = {"balanced": (24, 1.5), "pulls": (16, 1.15), "rounds": (48, 2.0), "bits": (48, 3.0)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bet(Common):
+    """Options of `bet`, in addition to those of every method.
+
+    Parameters
+    ----------
+    n1 : int, optional
+        The pulls of each arm before the first bets.
+    q : float, optional
+        The factor by which pulls grow from block to block.
+    prefer : str
+        What to save ("balanced", "pulls", "rounds" or "bits"). It sets `n1` and `q` if they are not given.
+    silence : str
+        What the server does when its patience is over ("wait" or "fill"): end the run undecided, or count the
+        missing rewards of the champion as 0, and those of a rival as 1, for good.
+    alpha : float
+        The probability that the interval of the winner's mean misses it, in addition to delta.
+
+    Raises
+    ------
+    InputError
+        If an option has an invalid value.
+    """
+
+    n1: int | None = option(
+        None,
+        "pulls of each arm before the first bets",
+        whole(1, 2**30, optional=True),
+        "a whole number from 1 to 2^30",
+        unset="by --prefer",
+    )
+    q: float | None = option(
+        None,
+        "factor by which pulls grow from block to block",
+        lambda x: x is None or number(1.05, below=1000.5)(x),
+        "a number from 1.05 to 1000",
+        unset="by --prefer",
+    )
+    prefer: str = option(
+        "balanced",
+        "what to save, if n1 and q are not given",
+        choice(*PREFERENCES),
+        " or ".join(f'"{p}"' for p in PREFERENCES),
+    )
+    silence: str = option(
+        "wait",
+        "what to do about missing rewards when patience is over",
+        choice("wait", "fill"),
+        '"wait" or "fill"',
+    )
+    alpha: float = option(
+        0.05,
+        "probability that the interval of the winner's mean misses it",
+        number(1e-100, below=1.0),
+        "a number in (0, 1), ends excluded",
+    )

@@ -1,0 +1,1 @@
+"""The problem: layout, reward models, scale, and data from CSV files."""

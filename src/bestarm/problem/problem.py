@@ -1,0 +1,377 @@
+"""Problems: which clients can pull which arms, and what the arms pay.
+
+``Layout`` is what every participant knows: groups, their arms, their clients. ``Problem`` adds the reward
+models, which only a simulator knows: no machine of ``protocol`` ever sees one. This module checks names and
+maps rewards of any scale to [0, 1], where 1 is the better end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bestarm.errors import InputError
+from bestarm.problem.coins import coined
+from bestarm.problem.data import Data
+from bestarm.problem.layout import Group, Layout
+from bestarm.problem.parts import (
+    average,
+    check_bounds,
+    client_names,
+    demand_own_recordings,
+    models_from_specs,
+    models_of,
+)
+from bestarm.problem.rewards import RewardModel, Unknown
+from bestarm.problem.scale import UNIT, Scale
+from bestarm.util.text import nearest, shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def target(problem: Problem) -> tuple[int, int]:
+    """The group and index of the arm that liars attack: the best one, or the first of several."""
+    flat = [
+        (-(0.5 if mean is None else mean), j, arm)
+        for j, row in enumerate(problem.means)
+        for arm, mean in enumerate(row)
+    ]
+    return min(flat)[1:]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A layout with reward models, one per client and arm, and the user's scale.
+
+    `data` describes the file that the rewards come from, if any. Rewards that run out, such as a recording,
+    belong to one client: if two clients of a group shared them, each reward would count twice.
+
+    Examples
+    --------
+    >>> problem = Problem.bernoulli([[.9, .85, .1], [.85, .8, .3], [.7, .6, .5]])
+    >>> problem.best, problem.layout.clients
+    ('g1/a1', ('g1-1', 'g2-1', 'g3-1'))
+    """
+
+    layout: Layout
+    rewards: tuple[tuple[RewardModel, ...], ...]
+    scale: Scale = UNIT
+    data: Data | None = field(default=None, compare=False)  # two files may hold the same problem
+
+    def __post_init__(self) -> None:
+        rows = {id(row): row for row in self.rewards}.values()  # large groups share one row
+        if any(model.limit is not None for row in rows for model in row):
+            for group, models in zip(self.layout.groups, self._by_group(), strict=True):
+                demand_own_recordings(group, models)
+            if not self.layout.finite:  # a kernel would reuse them
+                raise InputError(
+                    "there are rewards that run out, but the layout is not finite",
+                    expected="Layout(groups, finite=True)",
+                )
+
+    @staticmethod
+    def from_rewards(
+        groups: Mapping[str, Mapping[str, Any]],
+        *,
+        clients: int | Sequence[int] | Mapping[str, int | Sequence[str]] = 1,
+        bounds: tuple[float, float] | Mapping[str, tuple[float, float]] = (0.0, 1.0),
+        goal: str = "max",
+    ) -> Problem:
+        """Make a problem from ``{group: {arm: reward}}``.
+
+        Parameters
+        ----------
+        groups : mapping
+            A reward is a mean (for 0/1 rewards), a table of keys such as
+            ``{"kind": "beta", "a": 2, "b": 5}``, a function ``f(rng)`` that returns one reward, or a reward
+            model. A recording belongs to one client: in a group of several, give one list of values per
+            client.
+        clients : int, sequence of int, or mapping
+            The number of clients of each group, or their names by group.
+        bounds : pair of float, or mapping of pairs
+            The smallest and the largest possible reward, for all groups or by group. Groups are compared on
+            the smallest scale that contains all bounds.
+        goal : {"max", "min"}
+            Whether higher or lower rewards are better.
+
+        Returns
+        -------
+        Problem
+
+        Raises
+        ------
+        InputError
+            If a description is invalid; the message names the group and the arm.
+
+        Examples
+        --------
+        >>> Problem.from_rewards({"north": {"a": lambda rng: rng.random(), "b": 0.4}}).layout.groups[0].arms
+        ('a', 'b')
+        >>> own = {"kind": "recording", "values": [[0, 1, 1], [1, 0, 1]]}
+        >>> Problem.from_rewards({"north": {"a": own, "b": 0.4}}, clients=2).rewards[1][0]
+        Recording(values=(1.0, 0.0, 1.0))
+        """
+        if not isinstance(groups, Mapping):
+            raise InputError(f"{groups!r} does not describe groups", expected="{group: {arm: reward}}")
+        for what, by_name in (("clients", clients), ("bounds", bounds)):
+            for name in by_name if isinstance(by_name, Mapping) else ():
+                if name not in groups:
+                    raise InputError(f'there is no group "{name}"', where=what, fix=nearest(name, groups))
+        if isinstance(clients, Mapping):
+            counts: list[Any] = [clients.get(name, 1) for name in groups]
+        elif isinstance(clients, Sequence):
+            counts = list(clients)
+        else:
+            counts = [clients] * len(groups)
+        if len(counts) != len(groups):
+            raise InputError(f"{len(counts)} numbers of clients for {len(groups)} groups", where="clients")
+        own = [bounds.get(name, (0.0, 1.0)) if isinstance(bounds, Mapping) else bounds for name in groups]
+        for name, pair in zip(groups, own, strict=True):
+            check_bounds(pair, f'group "{name}": bounds')
+        if not groups:
+            Layout(())  # raises
+        scale = Scale(min(b[0] for b in own), max(b[1] for b in own), goal)
+        made, models = [], []
+        for (name, arms), count, pair in zip(groups.items(), counts, own, strict=True):
+            where = f'group "{name}"'
+            if not isinstance(arms, Mapping):
+                raise InputError(f"{arms!r} does not describe arms", where=where, expected="{arm: reward}")
+            members, columns = client_names(name, count), []
+            for arm, reward in arms.items():
+                try:
+                    columns.append(models_of(reward, len(members), (float(pair[0]), float(pair[1])), scale))
+                except InputError as error:
+                    raise error.at(f'{where}, arm "{arm}"') from None
+            binary = all(model.binary for column in columns for model in column)
+            made.append(Group(name, tuple(arms), members, binary))
+            if all(len(column) == 1 for column in columns):
+                models.extend([tuple(column[0] for column in columns)] * len(members))
+            else:
+                full = (column * (len(members) // len(column)) for column in columns)
+                models.extend(zip(*full, strict=True))
+        finite = any(m.limit is not None for row in models for m in row)
+        return Problem(Layout(tuple(made), finite), tuple(models), scale)
+
+    @staticmethod
+    def bernoulli(
+        means: Sequence[Sequence[float]] | Mapping[str, Mapping[str, float]],
+        *,
+        clients: int | Sequence[int] = 1,
+    ) -> Problem:
+        """Make a problem with 0/1 rewards.
+
+        Parameters
+        ----------
+        means : sequence of sequences of float, or mapping of mappings
+            The means by group and arm. In a list, groups are called g1, g2, … and arms a1, a2, …
+        clients : int or sequence of int
+            The number of clients of each group.
+
+        Returns
+        -------
+        Problem
+
+        Examples
+        --------
+        >>> Problem.bernoulli([[0.9, 0.5], [0.7]]).best
+        'g1/a1'
+        """
+        if not isinstance(means, Mapping):
+            means = means.tolist() if isinstance(means, np.ndarray) else means
+            if not isinstance(means, Sequence) or not all(isinstance(row, Sequence) for row in means):
+                raise InputError(
+                    f"{shorten(means)} does not describe groups",
+                    expected="a list of lists of means, one list per group",
+                )
+            means = {
+                f"g{i}": {f"a{j}": m for j, m in enumerate(row, start=1)}
+                for i, row in enumerate(means, start=1)
+            }
+        return Problem.from_rewards(means, clients=clients)
+
+    @staticmethod
+    def from_csv(path: str, **data: object) -> Problem:
+        """Make a problem from a CSV file.
+
+        Parameters
+        ----------
+        path : str
+            The file to read.
+        **data
+            The keys of a scenario's ``[data]`` table: `group`, `arm`, `reward`, `bounds`, …, and `goal`.
+
+        Returns
+        -------
+        Problem
+
+        Raises
+        ------
+        InputError
+            If the file is invalid; the message names the line and the column.
+        """
+        from bestarm.problem.csv_data import problem_from_csv
+
+        return problem_from_csv(path, data)
+
+    @staticmethod
+    def paper_instance(sigma: float = 5.0) -> Problem:
+        """Make the instance of the paper's Section 7; the gap in the best client's arm-set is 0.05·σ.
+
+        Parameters
+        ----------
+        sigma : float
+            A number from 0 to 18.
+
+        Returns
+        -------
+        Problem
+
+        Examples
+        --------
+        >>> Problem.paper_instance(5).means
+        ((0.9, 0.65, 0.1), (0.85, 0.8, 0.3), (0.7, 0.6, 0.5))
+        """
+        if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not 0 <= sigma <= 18:
+            raise InputError(f"sigma = {sigma!r} can't be used", expected="a number from 0 to 18")
+        second = round(0.9 - 0.05 * sigma, 12)
+        return Problem.bernoulli([[0.9, second, 0.1], [0.85, 0.8, 0.3], [0.7, 0.6, 0.5]])
+
+    @cached_property
+    def means(self) -> tuple[tuple[float | None, ...], ...]:
+        """True means by group and arm, in [0, 1]; an arm's mean is the average over its group's clients."""
+        return tuple(
+            tuple(average([model.mean for model in arm]) for arm in zip(*rows, strict=True))
+            for rows in self._by_group()
+        )
+
+    def _by_group(self) -> list[list[tuple[RewardModel, ...]]]:
+        rows: list[list[tuple[RewardModel, ...]]] = [[] for _ in self.layout.groups]
+        for client, models in zip(self.layout.clients, self.rewards, strict=True):
+            rows[self.layout.group_of[client]].append(models)
+        return rows
+
+    def coined(self) -> Problem:
+        """This problem with every reward that isn't 0/1 turned into a coin of the same mean."""
+        groups = tuple(replace(group, binary=True) for group in self.layout.groups)
+        rewards = tuple(tuple(coined(model) for model in row) for row in self.rewards)
+        return replace(self, layout=Layout(groups, self.layout.finite), rewards=rewards)
+
+    @cached_property
+    def best(self) -> str | None:
+        """The full name of the best arm; None if a mean is unknown or the best isn't unique."""
+        flat = [
+            (mean, self.layout.arm(j, a)) for j, row in enumerate(self.means) for a, mean in enumerate(row)
+        ]
+        if any(mean is None for mean, _ in flat):
+            return None
+        top = max(mean for mean, _ in flat if mean is not None)
+        names = [name for mean, name in flat if mean == top]
+        return names[0] if len(names) == 1 else None
+
+    def ties(self, local: bool = True) -> list[str]:
+        """Describe the ties that an exact comparison can never decide.
+
+        Parameters
+        ----------
+        local : bool
+            Whether ties for the best arm of a group count, too, as for a method that needs to find it.
+
+        Returns
+        -------
+        list of str
+            One description per tie.
+        """
+        names = [self.layout.arm(j, a) for j, n in enumerate(self.layout.arm_counts) for a in range(n)]
+        flat = [mean for row in self.means for mean in row]
+        if any(mean is None for mean in flat):
+            return []
+        top = max(mean for mean in flat if mean is not None)
+        found = []
+        best = [name for name, mean in zip(names, flat, strict=True) if mean == top]
+        if len(best) > 1:
+            found.append(f"the best arms are tied: {', '.join(best)}")
+        for group, row in zip(self.layout.groups, self.means, strict=True):
+            own = max(mean for mean in row if mean is not None)
+            tied = [arm for arm, mean in zip(group.arms, row, strict=True) if mean == own]
+            if local and own < top and len(tied) > 1:
+                found.append(f'the best arms of group "{group.name}" are tied: {", ".join(tied)}')
+        return found
+
+    def demand_rewards(self) -> None:
+        """InputError if there are arms without reward models, which can't be simulated."""
+        names = [
+            self.layout.arm(j, a)
+            for j, (row, *_) in enumerate(self._by_group())
+            for a, model in enumerate(row)
+            if isinstance(model, Unknown)
+        ]
+        if names:
+            more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+            raise InputError(
+                f"these arms have no rewards here: {', '.join(names[:8])}{more}",
+                fix="Run a federation (bestarm federation init), or give means: arms = { name = mean }",
+            )
+
+    def plot_heterogeneity(self, ax: Axes | None = None) -> Axes:
+        """Plot the indices σ_ij of the groups (needs ``bestarm[report]``).
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from bestarm.report.plots import heterogeneity
+
+        return heterogeneity(self, ax)
+
+    def _repr_html_(self) -> str:
+        from bestarm.report.page import problem_fragment
+
+        return problem_fragment(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The problem as a record stores it, in [0, 1]; models that can't be stored are null."""
+        groups = []
+        for group, models in zip(self.layout.groups, self._by_group(), strict=True):
+            finite = any(model.limit is not None for row in models for model in row)
+            shared = not finite and all(row == models[0] for row in models)
+            rows = [[model.spec() for model in row] for row in (models[:1] if shared else models)]
+            groups.append(
+                {
+                    "name": group.name,
+                    "clients": list(group.clients),
+                    "arms": list(group.arms),
+                    "binary": group.binary,
+                    "rewards": rows,
+                }
+            )
+        scale = {"low": self.scale.low, "high": self.scale.high, "goal": self.scale.goal}
+        data = {} if self.data is None else {"data": asdict(self.data)}
+        return {"scale": scale, "finite": self.layout.finite, "groups": groups, **data}
+
+    @staticmethod
+    def layout_from_dict(data: Mapping[str, Any]) -> tuple[Layout, Scale]:
+        """The layout and the scale of ``to_dict``'s result."""
+        groups = tuple(
+            Group(g["name"], tuple(g["arms"]), tuple(g["clients"]), g["binary"]) for g in data["groups"]
+        )
+        return Layout(groups, data["finite"]), Scale(**data["scale"])
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Problem:
+        """The problem of ``to_dict``'s result; InputError if a model could not be stored."""
+        layout, scale = Problem.layout_from_dict(data)
+        rewards: list[tuple[RewardModel, ...]] = []
+        for group in data["groups"]:
+            rows = [models_from_specs(group["name"], row) for row in group["rewards"]]
+            rewards.extend(rows * len(group["clients"]) if len(rows) == 1 else rows)
+        return Problem(layout, tuple(rewards), scale, Data.from_dict(data))

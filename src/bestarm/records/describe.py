@@ -1,0 +1,193 @@
+"""Describes a record in words, for both the terminal and the HTML pages.
+
+Text that only one of them uses is in ``cli`` or ``report``; text that only one method uses is in that
+method's folder, behind ``Method``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from bestarm.problem.data import Data
+from bestarm.protocol.options import make
+from bestarm.protocol.registry import METHODS
+from bestarm.protocol.rounds import DROPPED
+from bestarm.protocol.verdict import REASONS
+from bestarm.records.build import SHARED
+from bestarm.records.record import Record
+
+ENDED_EARLY = ("budget", "rounds", "time", "interrupted")  # reasons that are not errors
+
+
+def aim(problem: Mapping[str, Any]) -> str:
+    """What "best" means, such as "the lowest mean of minutes late"; empty if it is the highest mean."""
+    data, least = Data.from_dict(problem), problem["scale"]["goal"] == "min"
+    if data is None and not least:
+        return ""
+    return f"the {'lowest' if least else 'highest'} {mean_of(problem) if data else 'mean'}"
+
+
+def mean_of(problem: Mapping[str, Any]) -> str:
+    """Either "mean reward", or "mean of" and the name of the column."""
+    data = Data.from_dict(problem)
+    return f"mean of {data.reward}" if data else "mean reward"
+
+
+def _has_real_numbers(problem: Mapping[str, Any]) -> bool:
+    """Whether there are rewards other than 0/1 that do not come from a distribution in the record."""
+    groups = problem["groups"]
+    known = all(None not in row for group in groups for row in group.get("rewards", [[None]]))
+    real = "data" in problem or problem["finite"] or not known
+    return real and not all(group["binary"] for group in groups)
+
+
+def coins_said(method: str, problem: Mapping[str, Any]) -> str:
+    """A note that means are of coins, if the method turns real (not simulated) rewards into coins."""
+    if not METHODS[method].coins or not _has_real_numbers(problem):
+        return ""
+    return (
+        f"Means are of coins: {METHODS[method].title} turns each reward into its low or its high bound, with "
+        "the same mean on average. So they differ slightly from the means of the data; tighter bounds "
+        "reduce the difference."
+    )
+
+
+def fate(group: str, arm: str | None, out: int | None, withdrew: int | None, dropped: bool = False) -> str:
+    """What happened to a group in a run that ended with this arm, or with none."""
+    if out is not None:
+        return f"out in round {out}"
+    if withdrew is not None:
+        return DROPPED if dropped else f"withdrew in round {withdrew}"
+    return "winner" if arm is not None and arm.startswith(f"{group}/") else "not ruled out"
+
+
+def dropped_groups(warnings: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Groups that the operator has dropped."""
+    return {warning["group"] for warning in warnings if DROPPED in warning["text"]}
+
+
+def nothing_promised(record: Record) -> str:
+    """Why this run carries no guarantee; empty if it does.
+
+    Possible reasons: there are more liars than the run or its network tolerates, or clients of a group play
+    the same recording.
+    """
+    liars = {client: a["attack"] for a in record.adversaries for client in a["clients"]}
+    if METHODS[record.method].peers:
+        return (record.network or {}).get("broken") or ""
+    return too_many(record.problem, record.options, liars) or shared_recording(record.warnings)
+
+
+def shared_recording(warnings: Iterable[Mapping[str, Any]]) -> str:
+    """The first clients of a group that play the same recording; empty if there are none."""
+    found = (f'group "{w["group"]}": {w["text"]}' for w in warnings if SHARED in w["text"])
+    return next(found, "")
+
+
+def too_many(problem: Mapping[str, Any], options: Mapping[str, Any], liars: Collection[str]) -> str:
+    """The first group with more liars than the run tolerates, in words; empty if there is none."""
+    groups = {group["name"]: group["clients"] for group in problem["groups"]}
+    return next(groups_with_too_many_liars(groups, options.get("byzantine", 0), liars), "")
+
+
+def groups_with_too_many_liars(
+    groups: Mapping[str, Collection[str]], byzantine: int, liars: Collection[str]
+) -> Iterator[str]:
+    """Each group with more liars than ``byzantine``, in words; `groups` are the clients by group."""
+    for name, clients in groups.items():
+        count = sum(client in liars for client in clients)
+        if count > byzantine:
+            some = "1 lying client" if count == 1 else f"{count} lying clients"
+            yield f'group "{name}" has {some}, but byzantine = {byzantine}'
+
+
+def still_in(record: Record) -> tuple[str, ...]:
+    """The remaining candidates: without the arms that all honest clients of their group have dropped.
+
+    Where the clients' part is missing, these are the candidates that the server knows.
+    """
+    local = record.verdict.certificate.get("local") or {}
+    gone: set[str] = set()
+    for group in record.problem["groups"]:
+        parts = [local[c] for c in group["clients"] if c in local and "attack" not in local[c]]
+        dropped = [set(part.get("exits", {}).get("arm", ())) for part in parts]
+        if dropped:
+            gone |= {f"{group['name']}/{group['arms'][a]}" for a in set.intersection(*dropped)}
+    return tuple(name for name in record.verdict.candidates if name not in gone)
+
+
+def leading(record: Record) -> str | None:
+    """The arm that a verdict's `gap` refers to: the one with the largest lower bound in the last round."""
+    server = record.verdict.certificate["server"]
+    if record.verdict.gap is None or not server["rounds"]:
+        return None
+    row, left = server["rounds"][-1], {name.split("/")[0] for name in record.verdict.candidates}
+    groups = record.problem["groups"]
+    if len(set(row.get("coins", ()))) > 1:  # sums of different counts are not comparable
+        return None
+    lower = [
+        low if groups[j]["name"] in left else -1.0 for j, low in zip(row["group"], row["lower"], strict=True)
+    ]
+    place = int(np.argmax(lower))
+    j = row["group"][place]
+    arm = row["arm"][place] if "arm" in row else server["arms"][j]
+    return None if arm is None else f"{groups[j]['name']}/{groups[j]['arms'][arm]}"
+
+
+def best_is_in(record: Record) -> bool:
+    """Whether the best arm is among the candidates of an undecided run, except with probability at most δ."""
+    peers = METHODS[record.method].peers
+    return record.verdict.reason in ENDED_EARLY and not peers and not nothing_promised(record)
+
+
+def why_undecided(record: Record) -> str:
+    """Why a run named no arm, as precisely as its record allows."""
+    reason, budget, finite = (
+        str(record.verdict.reason),
+        record.options.get("budget"),
+        record.problem["finite"],
+    )
+    if reason == "budget" and budget is not None and not finite:
+        return f"the budget of pulls per client ({budget:,}) is too small for the next step"
+    if reason == "budget" and budget is None and finite:
+        return "the data are used up"
+    return REASONS[reason]
+
+
+def what_helps(record: Record) -> str:
+    """Which arm ran out of rewards, and what would help; empty if something else ended the run."""
+    if record.verdict.reason != "budget":
+        return ""
+    finite, budget = record.problem["finite"], record.options.get("budget")
+    text = _ran_out(record) if finite else ""
+    cures = ["more data"] * finite + ["a larger budget"] * (budget is not None)
+    cures += ["epsilon (an arm that is close enough)"] * METHODS[record.method].epsilon
+    cures += ["a larger delta"] + ["tighter bounds"] * _has_real_numbers(record.problem)
+    return f"{text}What helps: {', '.join(cures)}."
+
+
+def _ran_out(record: Record) -> str:
+    """Text about the first arm whose recording was played to the end; empty if the record shows none."""
+    found: dict[str, int] = {}
+    left = set(still_in(record))
+    for group in record.problem["groups"]:
+        for i, client in enumerate(group["clients"]):
+            part = (record.verdict.certificate.get("local") or {}).get(client, {})
+            made = max(part.get("count", 0), part.get("epoch", 0))
+            rewards = group.get("rewards") or [[]]
+            for arm, spec in zip(group["arms"], rewards[i if len(rewards) > 1 else 0], strict=False):
+                name = f"{group['name']}/{arm}"
+                if spec and spec["kind"] == "recording" and len(spec["values"]) == made and name in left:
+                    found.setdefault(name, made)
+    if not found:
+        return ""
+    name, made = next(iter(found.items()))
+    text = f"{name} has {made:,} rewards"
+    if len(found) > 1:
+        text = f"{len(found)} arms have run out. {text}"
+    method = METHODS[record.method]
+    options = make(method.options, {**record.options, "delta": record.delta})
+    return f"{text}{method.next_step(options, made)}. "

@@ -1,0 +1,260 @@
+"""The record of one run.
+
+A record can be saved, loaded, and reduced to what the server may know. ``bestarm.records.verify`` checks it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bestarm.errors import InputError
+from bestarm.protocol.verdict import Verdict
+from bestarm.util.files import as_json, write
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SCHEMA = 1
+GOING = Verdict(status="undecided")  # of a run that is not over
+INLINE_CLIENTS = 1000  # above this, the clients' part of the certificate goes to a side file
+
+
+class Pulls(msgspec.Struct, frozen=True):
+    """Pulls of all clients together, in each phase, of the busiest client, and of each client."""
+
+    total: int
+    phase1: int
+    phase2: int
+    max_per_client: int
+    by_client: dict[str, int]
+
+
+class Bits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Payload bits as encoded. A broadcast counts once; between peers each edge counts, as `up`.
+
+    `after` counts messages that describe the answer after it is known, such as the mean of the winner.
+    """
+
+    up: int
+    down: int
+    after: int = 0
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of one run.
+
+    `rounds` counts the Phase I reports as round 0, so Phase II took rounds − 1 exchanges.
+
+    `time` is the simulator's clock at the verdict: each client makes one pull per time step, all clients pull
+    in parallel, and messages take no time unless the network has a delay. In a network, it is the time at
+    which the last honest peer decides. It is null in a deployed run.
+
+    `good_event` says whether the event occurred on which the guarantee rests: in Fed-SEL, every empirical
+    mean that a decision used was within its radius of the true mean; in Fed-Fisher, the best arm was never
+    dropped. It is null where this is unknown.
+
+    `peers` contains the verdict of each honest peer of a network, and `verdict` is theirs if they all agree.
+    The record of one peer of a mesh contains only its own verdict, and no `network`.
+
+    `evidence` proves that a client signed two different messages with the same number: the accused, topic,
+    sequence, and both signed envelopes as hex.
+
+    Means in `verdict` are on the user's scale; means in its certificate are on [0, 1].
+    """
+
+    schema: int
+    version: str
+    method: str
+    delta: float
+    seed: int | None
+    options: dict[str, Any]
+    problem: dict[str, Any]
+    verdict: Verdict
+    rounds: int
+    pulls: Pulls | None
+    bits: Bits
+    wire_bytes: int
+    proven_faulty: list[dict[str, Any]]
+    good_event: bool | None
+    warnings: list[dict[str, Any]] = []
+    adversaries: list[dict[str, Any]] = []
+    peers: dict[str, Verdict] | None = None
+    network: dict[str, Any] | None = None
+    evidence: list[dict[str, Any]] = []
+    interrupted: bool = False
+    time: int | None = None
+    digest: str = ""
+
+    def __repr__(self) -> str:
+        pulls = "" if self.pulls is None else f", {self.pulls.total:,} pulls"
+        rounds = f"{self.rounds:,} round" + "s" * (self.rounds != 1)
+        time = "" if self.time is None else f", time {self.time:,}"
+        bits = self.bits.up + self.bits.down
+        return f"Record({self.method}, {self.verdict!r}{pulls}, {rounds}{time}, {bits:,} bits)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values: the object that `bestarm run --json` prints."""
+        return plain_json(self)
+
+    def sealed(self) -> Record:
+        """Return this record with its digest."""
+        return msgspec.structs.replace(self, digest=digest(self.to_dict()))
+
+    def public(self) -> Record:
+        """Reduce the record to what the server may know.
+
+        The seed, the true means and the clients' part are removed; of the clients it keeps only what they
+        sent.
+
+        Returns
+        -------
+        Record
+            The reduced record, with a new digest.
+        """
+        problem = {
+            **self.problem,
+            "groups": [{k: v for k, v in g.items() if k != "rewards"} for g in self.problem["groups"]],
+        }
+        certificate = {**self.verdict.certificate, "local": None}
+        verdict = msgspec.structs.replace(self.verdict, certificate=certificate)
+        return msgspec.structs.replace(
+            self,
+            seed=None,
+            pulls=None,
+            good_event=None,
+            adversaries=[],
+            problem=problem,
+            verdict=verdict,
+        ).sealed()
+
+    def save(self, path: str | Path) -> Path:
+        """Write the record as JSON.
+
+        With more than 1,000 clients, the clients' part goes to a second file next to it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write.
+
+        Returns
+        -------
+        Path
+            The file that was written.
+        """
+        path = Path(path)
+        plain = self.to_dict()
+        local = plain["verdict"]["certificate"].get("local")
+        if local is not None and len(local) > INLINE_CLIENTS:
+            side = path.with_name(path.stem + ".local.json")
+            write(side, as_json(local))
+            plain["verdict"]["certificate"] |= {"local": None, "local_file": side.name}
+        write(path, as_json(plain))
+        return path
+
+    @staticmethod
+    def load(path: str | Path) -> Record:
+        """Read a record that ``save`` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to read.
+
+        Returns
+        -------
+        Record
+
+        Raises
+        ------
+        InputError
+            If the file can't be read or is not a record.
+        """
+        path = Path(path)
+        plain = _read(path)
+        try:
+            certificate = plain["verdict"]["certificate"]
+            if "local_file" in certificate:
+                side = path.with_name(Path(str(certificate.pop("local_file"))).name)
+                certificate["local"] = _read(side)
+            return msgspec.convert(plain, Record)
+        except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
+            raise InputError(
+                f"this is not a bestarm record ({error})",
+                where=str(path),
+                fix="Choose a file that bestarm saved",
+            ) from None
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot the groups' intervals round by round (needs ``bestarm[report]``).
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from bestarm.report.plots import intervals
+
+        return intervals(self, ax)
+
+    def report(self, path: str | Path, *, quick: bool = False) -> Path:
+        """Write a report as one HTML file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write.
+        quick : bool
+            Whether to omit what needs more runs: the plan and the traces of the arms.
+
+        Returns
+        -------
+        Path
+            The file that was written.
+        """
+        from bestarm.report import page
+
+        return page.write(page.of_record(self, quick=quick), path)
+
+    def _repr_html_(self) -> str:
+        from bestarm.report.page import record_fragment
+
+        return record_fragment(self)
+
+
+def plain_json(value: object) -> dict[str, Any]:
+    """A struct or a dict after a round trip through JSON: lists for tuples, dicts for structs."""
+    return msgspec.json.decode(msgspec.json.encode(value), type=dict[str, Any])
+
+
+def digest(plain: Mapping[str, Any]) -> str:
+    """SHA-256 over the canonical JSON of a record without its digest."""
+    # Without evidence or time, the digest equals that of older records, which lack these fields.
+    rest = {
+        k: v
+        for k, v in plain.items()
+        if k != "digest" and (v or k != "evidence") and (v is not None or k != "time")
+    }
+    return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()
+
+
+def _read(path: Path) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise InputError(
+            f"can't be read: {error.strerror}",
+            where=str(path),
+            fix="Check the path; bestarm run … --out FILE writes a record",
+        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"this is not JSON ({error})", where=str(path)) from None

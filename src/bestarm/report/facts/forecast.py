@@ -1,0 +1,77 @@
+"""What follows from true means: heterogeneity, the limit on pulls, and a forecast of runs like this one."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from bestarm.problem.problem import Problem
+from bestarm.records.describe import nothing_promised
+from bestarm.records.record import Record
+from bestarm.report.facts.structs import HeterogeneityFacts, LimitFacts, PlanFacts, RangeFacts, RunFacts
+from bestarm.simulate.identify import prepare
+from bestarm.stats.heterogeneity import heterogeneity
+from bestarm.study.kernels import kernel_for
+from bestarm.study.limits import limit_of_runs
+from bestarm.study.plan import expected
+
+MOST_MATRIX = 12  # groups of a matrix of heterogeneity indices
+
+
+def with_true_means(facts: RunFacts, problem: Problem, record: Record, quick: bool) -> RunFacts:
+    """Add the facts that follow from known true means."""
+    _, _, options = prepare(problem, record.method, {**record.options, "delta": record.delta})
+    undecided = int(record.verdict.status != "identified")
+    least, no_limit = limit_of_runs(
+        problem, record.method, options, undecided=undecided, broken=nothing_promised(record)
+    )
+    return msgspec.structs.replace(
+        facts,
+        heterogeneity=_heterogeneity(problem),
+        limit=None if least is None else LimitFacts(least.total, least.longest, least.holds_for),
+        no_limit=no_limit,
+        plan=None if quick else _plan(problem, record),
+    )
+
+
+def _heterogeneity(problem: Problem) -> HeterogeneityFacts:
+    found = heterogeneity(problem)
+    shown = np.argsort(found.global_gaps, kind="stable")[:MOST_MATRIX]
+    matrix = found.matrix[np.ix_(shown, shown)].tolist()
+    return HeterogeneityFacts(
+        groups=tuple(found.groups[j] for j in shown),
+        matrix=tuple(tuple(None if np.isnan(x) else x for x in row) for row in matrix),
+        more=len(found.groups) - len(shown),
+    )
+
+
+def _plan(problem: Problem, record: Record) -> PlanFacts | None:
+    """A forecast from similar runs without liars, if they can be simulated quickly."""
+    _, _, options = prepare(problem, record.method, {**record.options, "delta": record.delta})
+    if record.network is not None or kernel_for(record.method, problem, options) is None:
+        return None
+    pairs = sum(len(models) for models in problem.rewards)
+    trials = min(400_000 // max(record.rounds, 1), 200_000 // pairs, 200)
+    if trials < 20:
+        return None
+    keys = {k: v for k, v in record.options.items() if v is not None}
+    row = expected(problem, record.method, trials=trials, seed=1, delta=record.delta, **keys)
+    if row.cost is None:
+        return None
+    cost, proved = row.cost, {}
+    # A forecast draws from recordings with replacement; here they run out, which the theorem doesn't cover.
+    if row.bounds is not None and not problem.layout.finite and not record.adversaries:
+        proved = {
+            "pulls": row.bounds.pulls_most,
+            "longest": row.bounds.longest_most,
+            "rounds": row.bounds.rounds,
+        }
+    ranges = {
+        "pulls": cost.pulls,
+        "longest": cost.longest,
+        "rounds": cost.rounds,
+        "time": cost.time,
+        "bits_up": cost.bits_up,
+        "bits_down": cost.bits_down,
+    }
+    return PlanFacts(trials, {key: RangeFacts(r.mean, r.low, r.high) for key, r in ranges.items()}, proved)

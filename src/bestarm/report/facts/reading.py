@@ -1,0 +1,156 @@
+"""A method's trace as facts: on the user's scale, with names, and reduced to what a picture can show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bestarm.problem.scale import Scale
+from bestarm.protocol.trace import Apart, Exit, FarBehind, Floats, Line, Why
+from bestarm.records.views import read_certificate
+from bestarm.report.facts.structs import BandFacts, ExitFacts, LineFacts, TraceFacts
+
+MOST_POINTS = 120  # of one line
+MOST_PANELS = 12  # groups whose arms are drawn
+Points = Mapping[tuple[str, int, int], Mapping[int, float]]  # (client, group, arm) -> pulls -> their sum
+
+
+class Reader:
+    """A certificate of a finished or unfinished run, ready to be drawn."""
+
+    def __init__(
+        self,
+        method: str,
+        delta: float,
+        options: Mapping[str, Any],
+        problem: Mapping[str, Any],
+        certificate: Mapping[str, Any],
+    ) -> None:
+        self.trace = read_certificate(method, delta, options, problem, certificate)
+        self.groups, self.scale = problem["groups"], Scale(**problem["scale"])
+        self.local: Mapping[str, Mapping[str, Any]] = certificate.get("local") or {}
+
+    def arm(self, j: int, a: int) -> str:
+        """An arm's full name."""
+        return f"{self.groups[j]['name']}/{self.groups[j]['arms'][a]}"
+
+    def around(self, j: int, counts: Sequence[int], sums: Sequence[float]) -> BandFacts:
+        """Mean and interval of an arm of group j after this many pulls."""
+        n, total = np.asarray(counts, dtype=np.float64), np.asarray(sums, dtype=np.float64)
+        return self._band(counts, total / n, *self.trace.interval(j, n, total))
+
+    def _band(self, counts: Iterable[int], mean: Floats, lower: Floats, upper: Floats) -> BandFacts:
+        low, high = np.maximum(lower, 0.0), np.minimum(upper, 1.0)
+        if self.scale.goal == "min":
+            low, high = high, low
+        mean_, low_, high_ = (tuple(self.scale.user(x) for x in xs.tolist()) for xs in (mean, low, high))
+        return BandFacts(pulls=tuple(counts), mean=mean_, lower=low_, upper=high_)
+
+    def lines(self) -> tuple[LineFacts, ...]:
+        """Each group's arm over time."""
+        return tuple(self._line(line) for line in self.trace.lines())
+
+    def _line(self, line: Line) -> LineFacts:
+        shown = [line.views[k] for k in thin(len(line.views))]
+        columns = (np.array([getattr(v, key) for v in shown]) for key in ("mean", "lower", "upper"))
+        band = self._band([v.pulls for v in shown], *columns)
+        when = line.withdrew if line.out is None else line.out
+        return LineFacts(
+            group=line.group,
+            name=self.groups[line.group]["name"] if line.arm is None else self.arm(line.group, line.arm),
+            round=tuple(v.round for v in shown if v.round is not None),
+            fate="out" if line.out is not None else "withdrew" if when is not None else "in",
+            when=when,
+            pulls=band.pulls,
+            mean=band.mean,
+            lower=band.lower,
+            upper=band.upper,
+        )
+
+    def exits(self) -> tuple[ExitFacts, ...]:
+        """Dropped arms and groups, when and why: arms inside their group, and groups at the server."""
+        return tuple(self._exit(exit_) for exit_ in self.trace.exits())
+
+    def _exit(self, exit_: Exit) -> ExitFacts:
+        j, user = exit_.group, self.scale.user
+        whole = f"{self.groups[j]['name']} (the whole group)"
+        return ExitFacts(
+            name=whole if exit_.arm is None else self.arm(j, exit_.arm),
+            group=j,
+            clients=exit_.clients,
+            of=None if exit_.clients is None else len(self.groups[j]["clients"]),
+            pulls=exit_.pulls[0],
+            pulls_last=exit_.pulls[1],
+            round=exit_.round,
+            mean=user(exit_.mean),
+            rival=self._rival(exit_),
+            rival_mean=None if exit_.rival_mean is None else user(exit_.rival_mean),
+            why=self._why(exit_.why),
+        )
+
+    def _rival(self, exit_: Exit) -> str | None:
+        if exit_.rival is None:
+            return None
+        j, a = exit_.rival
+        if a is not None:
+            return self.arm(j, a)
+        return str(self.groups[j]["name"]) if exit_.clients is None else "another arm of the group"
+
+    def _why(self, why: Why | None) -> Why | None:
+        """Convert to the user's scale."""
+        if isinstance(why, FarBehind):
+            return FarBehind((self.scale.high - self.scale.low) * why.bound)
+        if isinstance(why, Apart):
+            return Apart(self.scale.user(why.end), self.scale.user(why.best))
+        return why
+
+    def leading(self) -> list[int]:
+        """The groups that are drawn arm by arm: the winner, and those that came closest."""
+        sign = 1 if self.scale.goal == "min" else -1
+        lines = sorted(self.lines(), key=lambda line: (line.fate != "in", sign * line.mean[-1]))
+        return [line.group for line in lines[:MOST_PANELS]] or list(range(len(self.groups)))[:MOST_PANELS]
+
+    def traces(self) -> tuple[TraceFacts, ...]:
+        """Each arm as its group's first honest client saw it, as far as the record shows it."""
+        points: dict[tuple[str, int, int], dict[int, float]] = {}
+        for j in self.leading():
+            clients = self.groups[j]["clients"]
+            client = next((c for c in clients if "sent" in self.local.get(c, {})), None)
+            if client is not None:
+                points |= {(client, j, a): line for a, line in self.trace.sums(client).items()}
+        return self.drawn(points)
+
+    def drawn(self, points: Points) -> tuple[TraceFacts, ...]:
+        """Counts and sums, by client, group and arm, as lines."""
+        gone = {client: self.trace.dropped(client) for client in {client for client, _, _ in points}}
+        found = []
+        for (client, j, a), line in points.items():
+            counts = sorted(n for n in line if n > 0)
+            worth = self.trace.drawable(j, np.asarray(counts, dtype=np.float64))
+            counts = [n for n, fits in zip(counts, worth, strict=True) if fits] or counts[-1:]
+            counts = [counts[k] for k in thin(len(counts))]
+            if not counts:
+                continue
+            band = self.around(j, counts, [line[n] for n in counts])
+            found.append(
+                TraceFacts(
+                    group=j,
+                    arm=self.groups[j]["arms"][a],
+                    client=client,
+                    out=a in gone[client],
+                    pulls=band.pulls,
+                    mean=band.mean,
+                    lower=band.lower,
+                    upper=band.upper,
+                )
+            )
+        return tuple(found)
+
+
+def thin(count: int) -> list[int]:
+    """Indices of at most MOST_POINTS points: the first, the last, and evenly spread ones between."""
+    if count <= MOST_POINTS:
+        return list(range(count))
+    return sorted({round(k) for k in np.linspace(0, count - 1, MOST_POINTS)})

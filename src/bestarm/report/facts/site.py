@@ -1,0 +1,134 @@
+"""The facts of one client of a federation, or of one node of a mesh, from its own fold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from bestarm.protocol.events import Pull
+from bestarm.records.build import on_user_scale
+from bestarm.report.facts.parts import of_parts
+from bestarm.report.facts.reading import Reader
+from bestarm.report.facts.structs import (
+    CostFacts,
+    FaultFacts,
+    NeighbourFacts,
+    OwnArmFacts,
+    RunFacts,
+    SeenGroupFacts,
+    SiteFacts,
+    WantsFacts,
+)
+
+if TYPE_CHECKING:  # their packages are optional
+    from bestarm.deploy.federation.site import Site
+    from bestarm.deploy.mesh.node import Node
+
+Sums = Mapping[int, dict[int, float]]  # for each arm: number of pulls -> sum of the rewards
+
+
+def of_client(site: Site, sums: Sums) -> SiteFacts:
+    """The facts of one client of a federation, and what it knows about the run."""
+    facts = _of_fold(site, site.place.client, sums)
+    return msgspec.structs.replace(facts, sent=len(site.ups), heard=site.heard)
+
+
+def of_node(node: Node, sums: Sums) -> SiteFacts:
+    """The facts of one node of a mesh: what it knows about the run, the other arm-sets and its neighbours."""
+    machine = node.machine
+    votes = (machine.votes >= 0).sum(axis=1)
+    return msgspec.structs.replace(
+        _of_fold(node, node.place.name, sums),
+        peer=True,
+        sent=len(node.own),
+        heard=len(node.slots.accepted),
+        view=_view(node),
+        hears=tuple(
+            NeighbourFacts(name, int(votes[i]), bool(machine.out[i]))
+            for name, i in machine.neighbours.items()
+        ),
+        tells=tuple(neighbour.name for neighbour in node.place.heard),
+        faults=tuple(FaultFacts(who, None, why) for who, why in node.suspects().items()),
+        checks=tuple(node.failures),
+    )
+
+
+def _view(node: Node) -> tuple[SeenGroupFacts, ...]:
+    """What a node knows about each arm-set, from the reports it received."""
+    machine, setup = node.machine, node.place.setup
+    means, scale = setup.room.exchange(setup.unit) == "means", setup.scale
+    found = []
+    for j, group in enumerate(setup.layout.groups):
+        known, mean = machine.arms[j] >= 0, float(machine.means[j])
+        span = scale.user_interval(float(machine.lower[j]), float(machine.upper[j]))
+        found.append(
+            SeenGroupFacts(
+                group=group.name,
+                arm=group.arms[machine.arms[j]] if known else None,
+                mean=scale.user(mean) if means and not np.isnan(mean) else None,
+                interval=span if known and not means else None,
+                standing=None if means else bool(machine.standing[j]),
+            )
+        )
+    return tuple(found)
+
+
+def _of_fold(fold: Site | Node, me: str, sums: Sums) -> SiteFacts:
+    """The facts that clients and nodes share."""
+    setup, machine = fold.place.setup, fold.machine
+    j = setup.layout.group_of[me]
+    options = {k: v for k, v in vars(setup.options).items() if k != "delta"}
+    certificate = {"server": {"rounds": [], "events": []}, "local": {me: machine.local()}}
+    run = of_parts(setup.method, setup.options.delta, options, setup.problem, certificate, bits={})
+    told = Reader(setup.method, setup.options.delta, options, setup.problem, certificate)
+    verdict = None
+    if fold.verdict is not None:
+        verdict = msgspec.structs.replace(on_user_scale(fold.verdict, setup.scale), certificate={})
+    common = {name: getattr(run, name) for name in RunFacts.__struct_fields__}
+    common |= {
+        "traces": told.drawn({(me, j, a): sums[a] for a in sorted(sums)}),
+        "costs": CostFacts(pulls=fold.pulls),
+        "verdict": verdict,
+    }
+    return SiteFacts(
+        **common,
+        peer=False,
+        me=me,
+        group=setup.layout.groups[j].name,
+        state=str(machine.state),
+        wants=None if fold.pull is None else _wants(fold.pull),
+        arms=_own_arms(fold, told, j, sums, {exit_.name for exit_ in run.exits}),
+        sent=0,
+        heard=0,
+        kept=sum(map(len, fold.kept)),
+    )
+
+
+def _wants(pull: Pull) -> WantsFacts:
+    same = len(set(pull.each)) == 1
+    return WantsFacts(len(pull.arms), pull.times * pull.each[0] if same else None, pull.times * pull.width)
+
+
+def _own_arms(
+    fold: Site | Node, told: Reader, j: int, sums: Sums, dropped: set[str]
+) -> tuple[OwnArmFacts, ...]:
+    arms = []
+    for a, name in enumerate(fold.group.arms):
+        n, total = next(reversed(sums.get(a, {}).items()), (0, 0.0))
+        band = told.around(j, [n], [total]) if n else None
+        wanted = fold.pull is not None and a in fold.pull.arms
+        arms.append(
+            OwnArmFacts(
+                name=name,
+                pulls=fold.made[name],
+                counted=n,
+                fate="out" if told.arm(j, a) in dropped else "pulled now" if wanted else "in",
+                mean=None if band is None else band.mean[0],
+                lower=None if band is None else band.lower[0],
+                upper=None if band is None else band.upper[0],
+            )
+        )
+    return tuple(arms)

@@ -1,0 +1,183 @@
+"""The frames of a live page: the sections of a page after a number of events.
+
+``Live`` keeps one source (``report.follow``) up to date and turns it into frames.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from bestarm.report import page
+from bestarm.report.facts import Facts, SiteFacts, StudyFacts
+from bestarm.report.follow import Filed, Journalled
+from bestarm.report.markup import clean, tag
+
+POLL, SLICE = 0.25, 0.5  # seconds between two reads of the source, and the longest read
+
+GAP = 0.3  # least seconds between two frames of a stream; more if a frame is slow to make
+
+BEAT = 5.0  # seconds between heartbeats of an idle stream
+
+KEPT = 32  # earlier moments that are kept
+
+VIEWERS = 256  # most viewers that look back at once
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The sections of a page after `count` events of the journal number `epoch`."""
+
+    epoch: int
+    count: int
+    title: str
+    over: bool
+    sections: tuple[page.Section, ...]
+
+    def changed(self, known: dict[str, str]) -> dict[str, str]:
+        """The sections whose digest is not known; `known` is brought up to date."""
+        found = {}
+        for key, _, body in self.sections:
+            digest = hashlib.sha256(body.encode()).hexdigest()
+            if known.get(key) != digest:
+                known[key], found[key] = digest, str(body)
+        return found
+
+
+class Live:
+    """A source, and the newest frame of it."""
+
+    def __init__(self, source: Journalled | Filed) -> None:
+        self.source = source
+        self.boot = secrets.token_hex(4)  # event ids of another server are not valid here
+        self.closing = False
+        self.streams = 0
+        self.took = 0.0  # seconds to make the last frame
+        self._frame = Frame(0, 0, "bestarm", False, ())
+        self._made: tuple[int, int] | None = None
+        self._news = asyncio.Event()
+        self._making = asyncio.Lock()
+        self._kept: OrderedDict[tuple[int, int], Frame] = OrderedDict()
+        self._wishes: dict[str, int] = {}  # the number of each viewer's newest request for an earlier moment
+        self._worker = ThreadPoolExecutor(1, "watch")
+        self._looker = ThreadPoolExecutor(1, "look-back")
+
+    async def follow(self) -> None:
+        """Keep the source up to date until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            if await loop.run_in_executor(self._worker, self.source.catch_up, SLICE):
+                self.tell()
+            if self.source.trouble or self.source.count >= self.source.known:
+                await asyncio.sleep(POLL)
+
+    def tell(self) -> None:
+        """Wake up all waiting streams."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def close(self) -> None:
+        """End all streams and close the source."""
+        self.closing = True
+        self.tell()
+        self._worker.shutdown(wait=True, cancel_futures=True)
+        self._looker.shutdown(wait=True, cancel_futures=True)
+        self.source.close()
+
+    async def news(self) -> None:
+        """Wait for a change, at most until the next heartbeat."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BEAT):
+                await self._news.wait()
+
+    async def pause(self) -> None:
+        """Pause between two frames of a stream, unless the run is over."""
+        until = time.monotonic() + max(GAP, 4 * self.took)
+        while not self.closing and (left := until - time.monotonic()) > 0:
+            await asyncio.sleep(min(GAP, left))
+
+    async def frame(self) -> Frame:
+        """The newest frame, shared by simultaneous requests."""
+        async with self._making:
+            key = (self.source.epoch, self.source.count)
+            if self._made != key:
+                began = time.monotonic()
+                loop = asyncio.get_running_loop()
+                self._frame = await loop.run_in_executor(self._worker, self._make)
+                self._made, self.took = (self._frame.epoch, self._frame.count), time.monotonic() - began
+            return self._frame
+
+    def _make(self) -> Frame:
+        epoch, count = self.source.epoch, self.source.count
+        facts = self.source.facts()
+        return Frame(epoch, count, "bestarm", False, ()) if facts is None else frame_of(facts, epoch, count)
+
+    async def at(self, n: int, viewer: str) -> Frame | None:
+        """An earlier moment; None if this viewer has asked for another one meanwhile, or if there is none."""
+        epoch, n = self.source.epoch, max(0, min(n, self.source.count))
+        if (epoch, n) not in self._kept:
+            if len(self._wishes) >= VIEWERS:
+                self._wishes.clear()
+            wish = self._wishes[viewer] = self._wishes.get(viewer, 0) + 1
+            loop = asyncio.get_running_loop()
+
+            def stop() -> bool:
+                return self.closing or self._wishes.get(viewer) != wish
+
+            facts = await loop.run_in_executor(self._looker, self.source.at, n, stop)
+            if facts is None:
+                return None
+            self._kept[epoch, n] = await loop.run_in_executor(self._looker, frame_of, facts, epoch, n)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return self._kept[epoch, n]
+
+    def state(self, frame: Frame) -> dict[str, Any]:
+        """The state shown besides the sections."""
+        source = self.source
+        state = "over" if frame.over else "going" if frame.epoch else "waiting"
+        if source.trouble:
+            state = "trouble"
+        elif source.count < source.known:
+            state = "reading"
+        note = source.trouble or (f"{source.path} is not there yet" if state == "waiting" else "")
+        quiet = source.quiet()
+        return {
+            "n": source.count,
+            "known": source.known,
+            "state": state,
+            "note": clean(note, 500),
+            "quiet": None if quiet is None else round(quiet, 1),
+        }
+
+    def identity(self, frame: Frame) -> str:
+        """The id of the event that carries this frame."""
+        return f"{self.boot}-{frame.epoch}-{frame.count}"
+
+
+def frame_of(facts: Facts, epoch: int, count: int) -> Frame:
+    """The frame of these facts."""
+    study = isinstance(facts, StudyFacts)
+    verdict = None if isinstance(facts, StudyFacts) else facts.verdict
+    answer = "a study" if study else "not decided yet"
+    if verdict:
+        answer = verdict.arm or "undecided"
+    over = verdict is not None or study
+    link = None
+    if verdict and not isinstance(facts, SiteFacts):
+        link = tag("p", tag("a", "Download record.json", href="record.json", download="record.json"))
+    return Frame(epoch, count, f"bestarm: {clean(answer, 80)}", over, tuple(page.sections(facts, link)))
+
+
+def contents(frame: Frame, known: dict[str, str]) -> dict[str, Any]:
+    """A frame for the page's script: the order of the sections, and those that it does not have yet."""
+    order = [[key, title] for key, title, _ in frame.sections]
+    shown = {"at": frame.count, "epoch": frame.epoch, "title": frame.title, "order": order}
+    return {**shown, "sections": frame.changed(known)}

@@ -1,0 +1,234 @@
+"""The sections of the page of a run."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from functools import partial
+from typing import Any
+
+from bestarm.protocol.trace import Apart, FarBehind, LostTest, Wealth
+from bestarm.report import svg
+from bestarm.report.facts import ExitFacts, RunFacts, SiteFacts
+from bestarm.report.markup import Html, clean, join, name, table, tag
+from bestarm.report.page.costs import costs
+from bestarm.report.page.parts import (
+    MOST_ROWS,
+    NARROW,
+    Section,
+    all_options,
+    figure,
+    filled,
+    fold,
+    keys,
+    made_by,
+)
+from bestarm.report.page.trust import notes, trust
+from bestarm.report.page.verdict import guarantee, sentence
+from bestarm.report.svg import number
+from bestarm.report.words import fate_of, interval_note
+
+
+def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
+    """The page of a run; `attached` is a link to its record."""
+    made = [
+        ("intervals", "The race", _intervals(facts)),
+        ("arms", "Each arm", arms(facts)),
+        ("costs", "What it cost", costs(facts)),
+        ("heterogeneity", "How different the groups are", _heterogeneity(facts)),
+        ("network", "The network", _network(facts)),
+        ("notes", "What clients told the operator", notes(facts)),
+        ("trust", "Who can be trusted", trust(facts)),
+        ("reproduce", "Run it again", _reproduce(facts, attached)),
+    ]
+    return [("top", "", top(facts)), *filled(made)]
+
+
+def top(facts: RunFacts) -> Html:
+    """The verdict, its guarantee, and the most important numbers."""
+    verdict = facts.verdict
+    kind = "" if verdict is None else " yes" if verdict.status == "identified" else " no"
+    words = [tag("h1", sentence(facts), id="verdict"), *guarantee(facts)]
+    if facts.checks:
+        text = "This run's own record is inconsistent: see “Who can be trusted”."
+        words.append(tag("p", text, class_="bad"))
+    shown = {
+        "rounds": facts.costs.rounds,
+        "time steps": facts.costs.time,
+        "pulls": facts.costs.pulls,
+        "bits up": facts.costs.bits_up,
+        "groups": len(facts.groups),
+        "arms": sum(len(group.arms) for group in facts.groups),
+        "clients": len(facts.clients),
+    }
+    note = tag("p", f"Method: {facts.method.summary}. {facts.coins}", class_="note")
+    return join(tag("div", *words, class_=f"verdict{kind}"), keys(shown), note)
+
+
+def _intervals(facts: RunFacts) -> Html:
+    if not facts.lines and facts.so_far:
+        rows = [[name(arm.name, 80), number(arm.pulls), number(arm.mean)] for arm in facts.so_far[:MOST_ROWS]]
+        told = table(["arm", "pulls", clean(facts.mean)], rows, numbers={1, 2})
+        own = " (means of the rewards themselves; pictures below are of coins)" * bool(facts.coins)
+        return join(tag("p", f"No round was completed. What was drawn until then{own}:"), told)
+    if not facts.lines:
+        return tag("p", "No round was completed.")
+    note = f" {interval_note(facts.method)}".rstrip()
+    first = "what the first honest client of each group sent"
+    source = first if facts.method.peers else "what the server knew"
+    ended = "stands" if facts.verdict is None else "ended"
+    where = f"Where each group {ended}, from {source}: its arm's mean and interval.{note}"
+    shrank = f"How the intervals shrank. A cross marks where a group was dropped.{note}"
+    rows = [
+        [
+            name(line.name, 80),
+            number(line.pulls[-1]),
+            number(line.mean[-1]),
+            f"{number(line.lower[-1])} to {number(line.upper[-1])}",
+            fate_of(facts, line),
+        ]
+        for line in svg.better_first(facts, facts.lines)[:MOST_ROWS]
+    ]
+    kept = table(["arm", "pulls behind it", "mean", "interval", "result"], rows, numbers={1, 2})
+    return join(
+        figure(partial(svg.forest, facts), where),
+        figure(partial(svg.race, facts), shrank),
+        fold("The same as a table", kept),
+    )
+
+
+def arms(facts: RunFacts) -> Html:
+    """Each arm inside its group, and which arms were dropped, when and why."""
+    wide = [tag("div", panel, class_="panel") for panel in svg.inside(facts, 430)]
+    parts: list[Any] = []
+    if wide:
+        more = 0 if isinstance(facts, SiteFacts) else len(facts.groups) - len(wide)
+        caption = (
+            "Each arm inside its group: mean and interval as its pulls grew. A cross marks where an arm was "
+            "dropped."
+        )
+        caption += f" {more:,} further groups are not drawn." if more > 0 else ""
+        narrow = tag("div", *svg.inside(facts, NARROW), class_="narrow")
+        parts.append(
+            tag("figure", tag("div", *wide, class_="panels wide"), narrow, tag("figcaption", caption))
+        )
+    rows = [_exit(facts, exit_) for exit_ in facts.exits[:MOST_ROWS]]
+    if rows:
+        head = ["arm or group", "when", "dropped by", "means then", "beaten by", "why"]
+        parts.append(tag("h3", "What was dropped, when and why"))
+        parts.append(table(head, rows))
+        more = len(facts.exits) - len(rows)
+        if more > 0:
+            parts.append(tag("p", f"{more:,} more are in the record.", class_="note"))
+    else:
+        parts.append(tag("p", "No arm was dropped."))
+    if not facts.traces and facts.verdict is not None:
+        text = "The server never learns of arms that lost inside a client, so they are not in this record."
+        parts.append(tag("p", text, class_="note"))
+    return join(*parts)
+
+
+def _exit(facts: RunFacts, exit_: ExitFacts) -> list[Any]:
+    by = "the server"
+    if isinstance(facts, SiteFacts):
+        by = "itself"
+    elif not exit_.by_server:
+        by = "its client" if exit_.of == 1 else f"{exit_.clients} of {exit_.of} clients"
+    rival = "–" if exit_.rival is None else name(exit_.rival, 80)
+    mean = number(exit_.mean)
+    if exit_.rival_mean is not None:
+        mean = f"{mean} against {number(exit_.rival_mean)}"
+    many = exit_.pulls_last != exit_.pulls
+    pulls = f"{number(exit_.pulls)} to {number(exit_.pulls_last)}" if many else number(exit_.pulls)
+    when = f"{pulls} pulls" if exit_.round is None else f"round {exit_.round}, {pulls} pulls"
+    return [name(exit_.name, 80), when, by, mean, rival, _reason(exit_)]
+
+
+def _reason(exit_: ExitFacts) -> str:
+    match exit_.why:
+        case LostTest(p, level):
+            shown = "below 1e-300" if p == 0.0 else f"{p:.2g}"
+            return f"exact test: p = {shown}, at most the level {level:.2g}"
+        case FarBehind(bound):
+            apart = abs((exit_.rival_mean or 0.0) - exit_.mean)
+            return f"{number(apart)} behind the best, at least c·α = {number(bound)}"
+        case Apart(end, best):
+            return f"its interval ends at {number(end)}, the best one begins at {number(best)}"
+        case Wealth(log_wealth, limit):
+            return (
+                f"the bets against it reached {math.exp(log_wealth):,.3g} times their start, at least "
+                f"1/δ = {math.exp(limit):,.3g}"
+            )
+        case _:
+            return "–"
+
+
+def _heterogeneity(facts: RunFacts) -> Html | None:
+    h = facts.heterogeneity
+    drawn = figure(
+        partial(svg.matrix, facts),
+        "σ of group i (row) against group j (column): the gap between a group's own two best arms, over the "
+        "gap between the two groups' best arms. Blue (at most 1): once a group knows its own best arm it "
+        "knows enough, and few rounds are needed. Orange: the groups are alike, and more rounds are needed.",
+    )
+    if drawn is None or h is None:
+        return None
+    more = tag("p", f"{h.more} further groups are not drawn.", class_="note") if h.more else None
+    rows = [
+        [name(group, 60), *("" if value is None else number(value, 3) for value in row)]
+        for group, row in zip(h.groups, h.matrix, strict=True)
+    ]
+    head = ["", *(name(group, 30) for group in h.groups)]
+    kept = table(head, rows, numbers=set(range(1, len(head))))
+    return join(drawn, more, fold("The same as a table", kept))
+
+
+def _network(facts: RunFacts) -> Html | None:
+    net = facts.network
+    drawn = figure(
+        partial(svg.network, facts),
+        "Who hears whom. Colours and shapes are groups; a dashed ring marks a liar, a cross a client that "
+        "was proven faulty.",
+    )
+    if drawn is None or net is None:
+        return None
+    said = [f"{len(net.names)} clients, {len(net.edges):,} directed edges"]
+    said += [f"{net.messages:,} messages"] if net.messages else []
+    shown = {"delay": net.delay, "loss": net.loss, "crashes": net.crashes}
+    said += [f"{key} {value:g}" for key, value in shown.items() if value]
+    rows = [[name(answer, 80), number(count)] for answer, count in (facts.peers or {}).items()]
+    kept = table(["answer", "honest peers"], rows, numbers={1}) if rows else None
+    return join(tag("p", ", ".join(said) + "."), drawn, kept)
+
+
+def _reproduce(facts: RunFacts, attached: Html | None) -> Html:
+    parts: list[Any] = []
+    if facts.command:
+        parts.append(tag("p", "The run was made by this command:"))
+        parts.append(tag("pre", facts.command))
+    if facts.seed is not None:
+        text = "The record below contains everything that is needed to run it again and compare the results:"
+        parts.append(tag("p", text))
+        parts.append(tag("pre", f"bestarm verify {shlex.quote(facts.file)} --replay"))
+        parts.append(tag("p", "The same settings on your own scenario:"))
+        parts.append(tag("pre", f"bestarm run SCENARIO.toml --seed {facts.seed} {_flags(facts)}"))
+    elif facts.verdict is not None:
+        text = "Anyone can check the record below; without a seed the run can't be repeated."
+        parts.append(tag("p", text))
+        parts.append(tag("pre", f"bestarm verify {shlex.quote(facts.file)}"))
+    seed = "–" if facts.seed is None else facts.seed
+    parts.append(tag("p", f"The run: bestarm {facts.version}, seed {seed}. {made_by(facts.versions)}"))
+    if facts.digest:
+        parts.append(tag("p", "Digest of the record (SHA-256): ", tag("code", facts.digest)))
+    return join(*parts, attached, all_options(facts))
+
+
+def _flags(facts: RunFacts) -> str:
+    """The options in the form of the command line."""
+    chosen = {"method": facts.method.name, "delta": facts.delta, **facts.options}
+    return " ".join(
+        f"--{'' if value is not False else 'no-'}{key.replace('_', '-')}"
+        + ("" if isinstance(value, bool) else f" {value}")
+        for key, value in chosen.items()
+        if value is not None
+    )

@@ -1,0 +1,96 @@
+"""The sections of the page of a study."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from bestarm.report import svg
+from bestarm.report.facts import CellFacts, StudyFacts
+from bestarm.report.markup import Html, clean, join, name, table, tag
+from bestarm.report.page.parts import MOST_ROWS, Section, figure, made_by
+from bestarm.report.svg import cell_name, number
+
+KINDS = {
+    "rounds": "rounds",
+    "time": "time steps",
+    "pulls_total": "pulls",
+    "pulls_max": "pulls of the busiest client",
+    "bits_up": "bits up",
+}
+
+
+def study_sections(facts: StudyFacts, attached: Html | None) -> list[Section]:
+    """The page of a study; `attached` is a link to its rows."""
+    return [
+        ("top", "", _top(facts)),
+        ("table", "The numbers", _table(facts)),
+        ("figures", "Side by side", _figures(facts)),
+        ("reproduce", "Run it again", _reproduce(facts, attached)),
+    ]
+
+
+def _top(facts: StudyFacts) -> Html:
+    cells = facts.cells
+    total = sum(cell.trials for cell in cells)
+    parts = [tag("h1", f"A study of {total:,} runs", id="verdict")]
+    if len(cells) > 1:
+        ranked = sorted(cells, key=_pulls)
+        best, worst = ranked[0], ranked[-1]
+        ratio = f"{number(_pulls(worst) / max(_pulls(best), 1e-9), 3)} times as many"
+        lead = ["Fewest pulls on average: ", tag("strong", cell_name(best)), f", {number(_pulls(best))}. "]
+        parts.append(tag("p", *lead, f"The most: {cell_name(worst)}, {number(_pulls(worst))} ({ratio})."))
+    wrong, undecided = sum(cell.errors or 0 for cell in cells), sum(cell.undecided for cell in cells)
+    parts.append(tag("p", f"{wrong:,} of {total:,} runs named a wrong arm, {undecided:,} ended undecided."))
+    if facts.data:
+        parts.append(tag("p", clean(facts.data.said, 400)))
+    return tag("div", *parts, class_="verdict yes")
+
+
+def _pulls(cell: CellFacts) -> float:
+    return cell.costs["pulls_total"].mean
+
+
+def _kinds(facts: StudyFacts) -> dict[str, str]:
+    """The costs to show, with their titles."""
+    return {key: title for key, title in KINDS.items() if all(key in cell.costs for cell in facts.cells)}
+
+
+def _table(facts: StudyFacts) -> Html:
+    kinds = _kinds(facts)
+    head = [*facts.varied, "trials", *kinds.values(), "wrong", "wrong: 95 % interval", "undecided"]
+    rows = []
+    for cell in facts.cells[:MOST_ROWS]:
+        row: list[Any] = [name(value, 60) for value in cell.keys.values()] + [number(cell.trials)]
+        for key in kinds:
+            cost = cell.costs[key]
+            half = f" ± {number((cost.interval[1] - cost.interval[0]) / 2, 3)}" if cost.interval else ""
+            row.append(f"{number(cost.mean)}{half}")
+        span = cell.error_interval
+        row += [number(cell.errors), "–" if span is None else f"{span[0]:.2g} to {span[1]:.2g}"]
+        rows.append([*row, number(cell.undecided)])
+    kept = table(head, rows, numbers=set(range(len(facts.varied), len(head))))
+    note = "Means ± half the width of their 95 % intervals; the error rate has an exact 95 % interval."
+    if "time" in kinds:
+        note += " Each client makes one pull per time step."
+    return join(kept, tag("p", note, class_="note"))
+
+
+def _figures(facts: StudyFacts) -> Html:
+    return join(
+        *[
+            figure(
+                partial(svg.comparison, facts, name=key, title=title), f"Mean {title} with 95 % intervals."
+            )
+            for key, title in _kinds(facts).items()
+        ]
+    )
+
+
+def _reproduce(facts: StudyFacts, attached: Html | None) -> Html:
+    command = tag("code", "bestarm study SCENARIO.toml --trials … --vary … --out FILE")
+    return join(
+        tag("p", "Made by ", command, f". {made_by(facts.versions)}"),
+        tag("p", f"Seed {facts.seed}.") if facts.seed else None,
+        attached,
+    )

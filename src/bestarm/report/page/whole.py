@@ -1,0 +1,157 @@
+"""Whole pages: one HTML file without scripts or network access."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from bestarm.errors import InputError
+from bestarm.records.record import Record
+from bestarm.report import facts as collect
+from bestarm.report.facts import Facts, SiteFacts, StudyFacts
+from bestarm.report.markup import Html, tag
+from bestarm.report.page.parts import Section, style
+from bestarm.report.page.run import run_sections
+from bestarm.report.page.site import site_sections
+from bestarm.report.page.study import study_sections
+from bestarm.study.trials import Trials
+from bestarm.util import files
+
+LARGEST_LINK = 1_900_000  # characters: browsers refuse longer addresses
+
+
+def sections(facts: Facts, attached: Html | None = None) -> list[Section]:
+    """The parts of a page: (id, title, HTML). Parts without facts are omitted."""
+    if isinstance(facts, StudyFacts):
+        return study_sections(facts, attached)
+    return site_sections(facts) if isinstance(facts, SiteFacts) else run_sections(facts, attached)
+
+
+def page(facts: Facts, attachment: bytes | None = None, file_name: str = "record.json") -> str:
+    """A whole page.
+
+    Parameters
+    ----------
+    facts : Facts
+        The facts to show.
+    attachment : bytes or None
+        The record, or the rows of a study, for download.
+    file_name : str
+        The name of the attachment.
+
+    Returns
+    -------
+    str
+        The HTML.
+    """
+    title = "bestarm: a study"
+    if not isinstance(facts, StudyFacts):
+        facts = msgspec.structs.replace(facts, file=file_name)
+        title = f"bestarm: {(facts.verdict and facts.verdict.arm) or 'undecided'}"
+    made = sections(facts, None if attachment is None else _download(attachment, file_name))
+    links = [tag("li", tag("a", title, href=f"#{key}")) for key, title, _ in made if title]
+    body = [
+        tag("section", tag("h2", title) if title else None, content, id=key) for key, title, content in made
+    ]
+    policy = base64.b64encode(hashlib.sha256(style().encode()).digest()).decode()
+    content = f"default-src 'none'; style-src 'sha256-{policy}'; base-uri 'none'; form-action 'none'"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=content),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", title),
+        tag("style", Html(style())),
+    )
+    skip = tag("a", "To the verdict", href="#verdict", class_="skip")
+    nav = tag("nav", tag("ul", *links), aria_label="sections")
+    whole = tag("html", head, tag("body", skip, nav, tag("main", *body)), lang="en")
+    return f"<!DOCTYPE html>\n{whole}\n"
+
+
+def _download(data: bytes, file_name: str) -> Html:
+    """A link that contains the file, compressed if it is long, and omitted if it is still too long."""
+    for kind, ending in (("application/json", ""), ("application/gzip", ".gz")):
+        content = base64.b64encode(gzip.compress(data, mtime=0) if ending else data).decode()
+        if len(content) <= LARGEST_LINK:
+            shown = f"{file_name}{ending}"
+            link = tag("a", f"Download {shown}", href=Html(f"data:{kind};base64,{content}"), download=shown)
+            packed = ", compressed with gzip" if ending else ""
+            return tag("p", link, f" ({len(data):,} bytes{packed})", class_="screen")
+    text = f"The record has {len(data):,} bytes, too many for this page: keep its file with the page."
+    return tag("p", text)
+
+
+def write(html: str, path: str | Path) -> Path:
+    """Write a page atomically."""
+    path = Path(path)
+    files.write(path, html.encode())
+    return path
+
+
+def of_record(
+    record: Record, *, quick: bool = False, command: str | None = None, file_name: str = "record.json"
+) -> str:
+    """The page of a run; `file_name` is the name of its record."""
+    facts = collect.of_record(record, quick=quick, command=command)
+    return page(facts, msgspec.json.encode(record.to_dict()), file_name)
+
+
+def of_trials(trials: Trials) -> str:
+    """The page of a study."""
+    rows = "".join(json.dumps(row, default=str) + "\n" for row in trials.rows())
+    return page(collect.of_trials(trials), rows.encode(), "trials.jsonl")
+
+
+def read(path: str | Path, *, quick: bool = False) -> str:
+    """The page of what is at a path.
+
+    Parameters
+    ----------
+    path : str or Path
+        A record, a study's rows, or the folder or journal of a run, of a federation's server, of a client
+        or of a mesh's node.
+    quick : bool
+        Whether to omit everything that needs further runs.
+
+    Returns
+    -------
+    str
+        The HTML.
+
+    Raises
+    ------
+    InputError
+        If there is nothing at the path that a page can show.
+    """
+    path = Path(path)
+    if path.suffix in (".csv", ".jsonl", ".parquet"):
+        return of_trials(Trials.load(path))
+    if path.suffix == ".toml":
+        raise InputError(
+            "this is a scenario, not a run", where=str(path), fix="bestarm run … --report FILE.html"
+        )
+    if path.is_dir() or path.suffix == ".db":
+        return _of_journal(path)
+    return of_record(Record.load(path), quick=quick, file_name=path.name)
+
+
+def _of_journal(path: Path) -> str:
+    from bestarm.report.follow import Journalled
+
+    found = Journalled(path)
+    if not found.path.is_file():
+        raise InputError("there is no journal here", where=str(found.path), fix="Check the path")
+    with closing(found):
+        found.catch_up()
+        facts = found.facts()
+        if found.trouble or facts is None:
+            raise InputError(found.trouble.removeprefix(f"{found.path.resolve()}: "), where=str(found.path))
+        return page(facts, found.record())

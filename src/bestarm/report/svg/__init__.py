@@ -1,0 +1,32 @@
+"""SVG pictures of facts, without scripts: they load fast, scale, print, and work with screen readers.
+
+Each function takes the facts and a width in pixels (a page has every picture twice, for a screen and for a
+phone) and returns an element, or None if there is no data. Points show their numbers as tooltips; every
+picture comes with a table.
+"""
+
+from __future__ import annotations
+
+from bestarm.report.svg.bands import spread
+from bestarm.report.svg.base import Axis, number, path, words
+from bestarm.report.svg.costs import cell_name, comparison, loads
+from bestarm.report.svg.intervals import better_first, forest, inside, race
+from bestarm.report.svg.maps import graph, matrix, network
+
+__all__ = [
+    "Axis",
+    "better_first",
+    "cell_name",
+    "comparison",
+    "forest",
+    "graph",
+    "inside",
+    "loads",
+    "matrix",
+    "network",
+    "number",
+    "path",
+    "race",
+    "spread",
+    "words",
+]

@@ -1,0 +1,35 @@
+"""Common wording of pages and pictures for groups and for a method's intervals."""
+
+from __future__ import annotations
+
+from bestarm.protocol.rounds import DROPPED
+from bestarm.records.describe import fate
+from bestarm.report.facts import LineFacts, MethodFacts, RunFacts
+
+ILLUSTRATIVE = "illustrative only (95 %)"
+
+
+def fate_of(facts: RunFacts, line: LineFacts) -> str:
+    """The state of a group, in a few words."""
+    if line.fate == "in" and facts.verdict is None:
+        return "in the race"
+    group = facts.groups[line.group].name
+    return fate(
+        group,
+        None if facts.verdict is None else facts.verdict.arm,
+        line.when if line.fate == "out" else None,
+        line.when if line.fate == "withdrew" else None,
+        any(warning.group == group and DROPPED in warning.text for warning in facts.warnings),
+    )
+
+
+def interval_label(claimed: bool) -> str:
+    """The label for intervals on the axis of a picture."""
+    return ", with its interval" if claimed else f"; intervals {ILLUSTRATIVE}"
+
+
+def interval_note(method: MethodFacts) -> str:
+    """A sentence about intervals that the method does not claim; empty if it claims them."""
+    if method.claims_intervals:
+        return ""
+    return f"{method.title} decides without intervals; those shown are {ILLUSTRATIVE}."

@@ -1,0 +1,1 @@
+"""Scenario files: problem, method, options, liars and network in one TOML file."""

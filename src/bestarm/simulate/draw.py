@@ -1,0 +1,121 @@
+"""Where the rewards of a simulated run come from."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from bestarm.problem.problem import Problem
+from bestarm.protocol.events import Pull, Pulled
+from bestarm.util.seeds import stream
+
+T = TypeVar("T")
+Script = Mapping[int, Sequence[tuple[Pull, Pulled]]]  # each client's batches, in order
+
+
+class Source(Protocol):
+    """Where a run's rewards come from."""
+
+    def draw(self, client: int, pull: Pull, times: int) -> Pulled | None:
+        """Carry out a pull `times` times: ``times * pull.each[i]`` draws of arm i, and moments if it asks.
+
+        It is carried out fewer times only if rewards run out; None if nothing is left.
+        """
+
+
+class Drawn:
+    """Rewards from the problem's models, with a separate random stream for each client and arm."""
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self.problem, self.seed = problem, seed
+        self.streams: dict[tuple[int, int], np.random.Generator] = {}
+        self.made: dict[tuple[int, int], int] = {}
+
+    def draw(self, client: int, pull: Pull, times: int) -> Pulled | None:
+        models = [self.problem.rewards[client][a] for a in pull.arms]
+        made = [self.made.get((client, a), 0) for a in pull.arms]
+        for model, start, share in zip(models, made, pull.each, strict=True):
+            if model.limit is not None:
+                times = min(times, (model.limit - start) // share)
+        if times == 0:
+            return None
+        rows: list[list[float]] = []
+        for a, model, start, share in zip(pull.arms, models, made, pull.each, strict=True):
+            if (client, a) not in self.streams:
+                self.streams[client, a] = stream(self.seed, client, a)
+            rng, n = self.streams[client, a], times * share
+            if pull.moments:
+                rows.append(model.moments(rng, n, start).tolist())
+            else:
+                rows.append([float(model.sums(rng, n, start))])
+            self.made[client, a] = start + n
+        return Pulled.of(rows, times)
+
+    def agrees(self, client: int, pull: Pull, pulled: Pulled | None) -> bool:
+        """Whether these rewards from an earlier process match the next draws; if so, skip past them.
+
+        The rewards of a user's function are accepted without calling it again. Its later draws come from a
+        fresh stream.
+        """
+        if pulled is None:
+            return True
+        known = []
+        for i, (a, share) in enumerate(zip(pull.arms, pull.each, strict=True)):
+            if self.problem.rewards[client][a].spec() is not None:
+                known.append(i)
+            else:
+                made = self.made[client, a] = self.made.get((client, a), 0) + pulled.times * share
+                self.streams[client, a] = stream(self.seed, client, a, made)
+        if not known:
+            return True
+        part = Pull(_at(known, pull.arms), pulled.times, _at(known, pull.shares), pull.moments)
+        wanted = Pulled(
+            _at(known, pulled.sums),
+            pulled.times,
+            _at(known, pulled.squares),
+            _at(known, pulled.least),
+            _at(known, pulled.most),
+        )
+        return self.draw(client, part, pulled.times) == wanted
+
+
+class Scripted:
+    """Rewards that were drawn earlier: the batches of each client as (Pull, Pulled), in order.
+
+    A batch of 0/1 rewards may be requested in parts. Given its sum, the sum of a part is hypergeometric. A
+    batch with shares or moments comes as a whole.
+    """
+
+    def __init__(self, script: Script) -> None:
+        self.script = {client: deque(batches) for client, batches in script.items()}
+        self.rng = np.random.default_rng(0)  # only splits batches: any choice gives the same decisions
+
+    def draw(self, client: int, pull: Pull, times: int) -> Pulled | None:
+        batches, needed, total = self.script.get(client, deque()), times, np.zeros(len(pull.arms))
+        if pull.shares or pull.moments:
+            asked = Pull(pull.arms, times, pull.shares, pull.moments)
+            if not batches or batches[0][0] != asked:
+                raise AssertionError(f"client {client} asks for {asked}, which is not in the script")
+            return batches.popleft()[1]
+        while needed:
+            if not batches or batches[0][0] != Pull(pull.arms, batches[0][0].times):
+                what = f"{needed} more pulls of {pull.arms}, which are not in the script"
+                raise AssertionError(f"client {client} asks for {what}")
+            pulled = batches.popleft()[1]
+            length, sums = pulled.times, pulled.sums
+            if length > needed:
+                ones = np.asarray(sums, dtype=np.int64)
+                part = self.rng.hypergeometric(ones, length - ones, needed)
+                rest = Pulled(tuple((ones - part).astype(float).tolist()), length - needed)
+                batches.appendleft((Pull(pull.arms, rest.times), rest))
+                length, sums = needed, tuple(part.astype(float).tolist())
+            needed -= length
+            total += sums
+        return Pulled(tuple(total.tolist()), times)
+
+
+def _at(places: Sequence[int], values: tuple[T, ...]) -> tuple[T, ...]:
+    return tuple(values[i] for i in places) if values else ()

@@ -1,0 +1,247 @@
+"""``identify`` runs a method on a problem in this process, with checked options and a seed.
+
+The drivers (``run.py``, ``network_run.py``) draw rewards and deliver messages; the machines decide.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bestarm.errors import InputError
+from bestarm.graphs.graph import Graph
+from bestarm.problem.layout import Layout
+from bestarm.problem.problem import Problem
+from bestarm.protocol.options import Common, make, on_unit_scale
+from bestarm.protocol.registry import METHODS, method_named, options_for, unpacked
+from bestarm.records.record import Record
+from bestarm.simulate.adversary import Adversary
+from bestarm.simulate.draw import Drawn
+from bestarm.simulate.network import Network
+from bestarm.simulate.run import Progress, Run
+from bestarm.simulate.setup import Scenario
+from bestarm.util.seeds import check_seed
+
+if TYPE_CHECKING:
+    from bestarm.simulate.network_run import NetworkRun
+
+
+DEFAULT_METHOD = "bet"
+DEFAULT_WITH_LIARS = "fisher"
+
+
+def default_method(options: Mapping[str, Any], layout: Layout, liars: bool = False) -> str:
+    """The method if none is named: the default, or another one that supports liars, or groups with ε.
+
+    >>> layout = Problem.bernoulli([[0.9], [0.2]], clients=3).layout
+    >>> [default_method(options, layout) for options in ({}, {"byzantine": 1}, {"epsilon": 0.1})]
+    ['bet', 'fisher', 'fisher']
+    """
+    several = len(layout.clients) > len(layout.groups)
+    other = liars or options.get("byzantine") or (several and options.get("epsilon"))
+    return DEFAULT_WITH_LIARS if other else DEFAULT_METHOD
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised on Ctrl-C during a run.
+
+    Attributes
+    ----------
+    record : Record
+        The record of the run so far, marked as interrupted.
+    rereading : bool
+        Whether the run was still replaying rewards from its journal.
+    """
+
+    def __init__(self, record: Record, journal: str | Path | None = None, rereading: bool = False) -> None:
+        super().__init__(f"interrupted; the same call resumes from {journal}" if journal else "interrupted")
+        self.record, self.rereading = record, rereading
+
+
+def identify(
+    problem: Problem | Scenario,
+    method: str | Common | None = None,
+    *,
+    delta: float | None = None,
+    seed: int | None = None,
+    adversaries: Sequence[Adversary] | None = None,
+    network: Network | Graph | None = None,
+    force: bool = False,
+    watch: Callable[[Progress], None] | None = None,
+    journal: str | Path | None = None,
+    **options: object,
+) -> Record:
+    """Simulate a run of a method on a problem, in this process.
+
+    Parameters
+    ----------
+    problem : Problem or Scenario
+        The values in a scenario are the defaults for the parameters below.
+    method : str or options object, optional
+        A method's name, or its options, such as ``ba.Fisher(prefer="rounds")``. By default "bet",
+        or "fisher" if `byzantine` is above 0.
+    delta : float, optional
+        The probability of a wrong answer is at most this.
+    seed : int, optional
+        The seed. By default a random one is chosen; the record contains it.
+    adversaries : sequence of Adversary, optional
+        Clients that lie.
+    network : Network or Graph, optional
+        The network, for methods without a server.
+    force : bool
+        Run even if the network is too weak for `byzantine` liars. The record then carries no guarantee.
+    watch : callable, optional
+        Called from time to time with the ``Progress``.
+    journal : str or Path, optional
+        A file that records the rewards that are drawn. ``bestarm watch`` follows it, and a run that was
+        stopped resumes from it when you start it again.
+    **options
+        The method's options; ``ba.Bet``, ``ba.Fisher``, ``ba.FedSel``, ``ba.RobustFedSel`` and
+        ``ba.PeerToPeer`` document them.
+
+    Returns
+    -------
+    Record
+        The verdict, its certificate and the costs of the run.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid; the message says what, where and how to fix it.
+    Interrupted
+        On Ctrl-C, with the record so far.
+
+    Examples
+    --------
+    >>> import bestarm as ba
+    >>> problem = ba.Problem.bernoulli([[.9, .2], [.6, .1]])
+    >>> record = ba.identify(problem, method="fed-sel", delta=0.1, seed=7)
+    >>> record.verdict.arm, record.rounds
+    ('g1/a1', 1)
+    >>> ba.identify(problem, ba.FedSel(delta=0.1), seed=7).pulls == record.pulls
+    True
+    """
+    keys = {**options, **({} if delta is None else {"delta": delta})}
+    if isinstance(problem, Scenario):
+        seed = problem.seed if seed is None else seed
+        adversaries = problem.adversaries if adversaries is None else adversaries
+        network = problem.network if network is None else network
+    problem, method, chosen = prepare(problem, method, keys, liars=bool(adversaries))
+    problem.demand_rewards()
+    if journal is not None and seed is None:
+        from bestarm.simulate.run_journal import seed_of
+
+        seed = seed_of(Path(journal))
+    seed = check_seed(seed)
+    network = check_network(problem, method, chosen, network, force, adversaries or ())
+    run = run_of(problem, method, chosen, seed, network, watch, adversaries or ())
+    with contextlib.ExitStack() as stack:
+        if journal is not None:
+            from bestarm.simulate.run_journal import keep
+
+            stack.enter_context(keep(run, Path(journal)))
+        try:
+            with _patient_interrupt() as run.interrupted:
+                run.go()
+        except KeyboardInterrupt:
+            run.stop("interrupted")
+            raise Interrupted(run.record(), journal, bool(getattr(run.source, "before", ()))) from None
+    return run.record()
+
+
+def prepare(
+    problem: Problem | Scenario, method: str | Common | None, keys: Mapping[str, Any], liars: bool = False
+) -> tuple[Problem, str, Common]:
+    """Check and return the problem, the method's name and its options; a scenario's keys are the defaults."""
+    method, keys = unpacked(method, keys)
+    if isinstance(problem, Scenario):
+        found = {**problem.options, **keys}
+        liars = liars or bool(problem.adversaries)
+        method = method or problem.method or default_method(found, problem.problem.layout, liars)
+        keys = {**options_for(method, problem.options), **keys}
+        problem = problem.problem
+    if not isinstance(problem, Problem):
+        raise InputError(
+            f"expected a Problem or a Scenario, got a {type(problem).__name__}",
+            fix="Make one with Problem.bernoulli(…), or load a scenario file",
+        )
+    method = method or default_method(keys, problem.layout, liars)
+    options = make(method_named(method).options, keys, where=f"method {method}")
+    method_named(method).refuse(problem.layout, on_unit_scale(options, problem.scale))
+    return problem, method, options
+
+
+def as_pulled(problem: Problem, method: str) -> Problem:
+    """The problem as a method's clients see it: rewards become coins if the method needs 0/1 rewards."""
+    return problem.coined() if METHODS[method].coins else problem
+
+
+def check_network(
+    problem: Problem,
+    method: str,
+    options: Common,
+    network: Network | Graph | None,
+    force: bool = False,
+    adversaries: Sequence[Adversary] = (),
+) -> Network | None:
+    """The network of a run of peers; InputError if it is missing or does not tolerate the liars."""
+    if METHODS[method].server is not None:
+        return None
+    if network is None:
+        raise InputError(
+            f'method "{method}" needs a network',
+            expected="[network] in the scenario, or network=… (a Graph or a Network)",
+        )
+    network = Network(network) if isinstance(network, Graph) else network
+    network.nodes(problem.layout)  # raises if nodes and clients do not match
+    try:
+        network.refuse(problem.layout, options.byzantine, METHODS[method].exchange(options), adversaries)
+    except InputError as error:
+        if not force:
+            raise
+        network = dataclasses.replace(network, broken=str(error))
+    return network
+
+
+def run_of(
+    problem: Problem,
+    method: str,
+    options: Common,
+    seed: int,
+    network: Network | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    adversaries: Sequence[Adversary] = (),
+) -> Run | NetworkRun:
+    """A run that has not started: of a server and its clients, or of the peers of a network."""
+    source = Drawn(as_pulled(problem, method), seed)
+    if network is None:
+        return Run(problem, method, options, seed, source, watch, adversaries)
+    from bestarm.simulate.network_run import NetworkRun
+
+    return NetworkRun(problem, method, options, seed, source, network, watch, adversaries)
+
+
+@contextlib.contextmanager
+def _patient_interrupt() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C into a flag that the run checks between two events; a second one raises."""
+    asked = False
+
+    def on_signal(number: int, frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

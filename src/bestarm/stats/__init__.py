@@ -1,0 +1,1 @@
+"""Statistics: confidence radii, Fisher's exact test, intervals, limits and bounds."""

@@ -1,0 +1,1 @@
+"""Studies of many runs, plans, schedules and limits."""

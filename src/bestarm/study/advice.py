@@ -1,0 +1,100 @@
+"""The advice in a plan. Each sentence comes from a study of the alternative that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bestarm.protocol.planning import Averages, change, percent
+from bestarm.protocol.registry import METHODS
+from bestarm.simulate.identify import prepare
+from bestarm.stats.limit import Limit
+from bestarm.study.forecast import INSTEAD, SEARCH_TRIALS, SURE, Bench, Cost, MethodPlan
+
+
+def advise(bench: Bench, best: Limit | None, rows: Sequence[MethodPlan], budget: int | None) -> Iterator[str]:
+    """Sentences on what would save pulls or rounds, and whether the budget is enough."""
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.why_not:
+            reasons.setdefault(row.why_not, []).append(row.name)
+    for why_not, names in reasons.items():
+        yield f"{'; '.join(names)}: {why_not}."
+    measured = [(row, row.cost) for row in rows if row.cost is not None]
+    for row, cost in measured:
+        yield from _own_advice(bench, row, cost)
+    if measured:
+        first, least = min(measured, key=lambda pair: pair[1].pulls.mean)
+        for row, cost in measured:
+            if row is not first:
+                yield _comparison(row.name, cost.averages, first.name, least.averages)
+        found = [_epsilon_advice(bench, first, least.pulls.mean)]
+    else:
+        found = [_epsilon_advice(bench, row, np.inf) for row in rows]
+    if known := [pair for pair in found if pair is not None]:
+        yield min(known)[1]
+    if budget is not None:
+        yield _budget_advice(rows, best, budget)
+
+
+def _own_advice(bench: Bench, row: MethodPlan, cost: Cost) -> Iterator[str]:
+    """The method's own advice about its options."""
+    problem, _, chosen = prepare(bench.scenario, row.method, row.options)
+
+    def measure(keys: Mapping[str, Any]) -> Averages:
+        return Cost.of(bench.run(row.method, {**row.options, **keys}, INSTEAD)).averages
+
+    return METHODS[row.method].plan.advice(problem, chosen, cost.averages, measure)
+
+
+def _comparison(name: str, cost: Averages, first: str, least: Averages) -> str:
+    return (
+        f"Compared with {first}, {name} takes {change(cost.pulls, least.pulls, 'pulls')} and "
+        f"{change(cost.rounds, least.rounds, 'rounds')} ({cost.rounds:.1f} instead of {least.rounds:.1f})."
+    )
+
+
+def _epsilon_advice(bench: Bench, row: MethodPlan, pulls: float) -> tuple[float, str] | None:
+    """The smallest of a few ε that saves a tenth of the pulls (or lets the run end): its pulls and a text."""
+    problem, _, chosen = prepare(bench.scenario, row.method, row.options)
+    if chosen.epsilon > 0.0 or not METHODS[row.method].epsilon:
+        return None
+    width = problem.scale.high - problem.scale.low
+    for epsilon in (0.01 * width, 0.02 * width, 0.05 * width, 0.1 * width):
+        few = min(row.trials, SEARCH_TRIALS)
+        other = Cost.of(bench.run(row.method, {**row.options, "epsilon": epsilon}, INSTEAD, few))
+        if other.decided < SURE or other.pulls.mean > 0.9 * pulls:
+            continue
+        saved = (
+            f"save {percent(1.0 - other.pulls.mean / pulls)} of the pulls"
+            if np.isfinite(pulls)
+            else f"let it end after {other.pulls.mean:,.0f} pulls on average"
+        )
+        return other.pulls.mean, (
+            f"epsilon = {epsilon:g} would {saved} ({row.name}); "
+            "the answer may then be that far from the best."
+        )
+    return None
+
+
+def _budget_advice(rows: Sequence[MethodPlan], best: Limit | None, budget: int) -> str:
+    chances = [(row, row.at_budget) for row in rows if row.at_budget is not None]
+    row, chance = max(chances, key=lambda pair: pair[1].decided)
+    text = (
+        f"At your budget of {budget:,} pulls per client "
+        f"{row.name} decides in {percent(chance.decided)} of the runs"
+    )
+    if chance.decided >= SURE:
+        return f"{text}: it is enough."
+    word = "not decidable" if chance.decided < 0.5 else "often not decidable"
+    needs = [(r.enough.budget, r.name) for r in rows if r.enough is not None]
+    least = f"; {min(needs)[1]} needs {min(needs)[0]:,} for {percent(SURE)}" if needs else ""
+    fewest = (
+        " No method that names the best arm with probability at least 1 - delta on every problem with 0/1 "
+        f"rewards and a unique best arm needs fewer than {best.longest:,.0f} on average."
+        if best
+        else ""
+    )
+    return f"{text}, so this is {word}{least}.{fewest}"

@@ -1,0 +1,1 @@
+"""Helpers that know nothing about bandits: files, seeds, text, and an append-only journal."""

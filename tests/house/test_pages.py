@@ -1,0 +1,82 @@
+"""The checks of built pages detect errors, and files that scripts generate for the docs are current."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from docs import check_html, commands, pictures
+
+import bestarm as ba
+
+GOOD = (
+    '<html><script src="a.js"></script><h1 id="top">A</h1>'
+    '<a href="#top">x</a><a href="https://example.org">y</a></html>'
+)
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        ("", None),
+        ('<script src="https://cdn.example.org/a.js"></script>', "loads https"),
+        ('<link rel="stylesheet" href="//fonts.example.org/a.css">', "loads //fonts"),
+        ('<a href="gone.html">x</a>', "not there"),
+        ('<a href="#nowhere">x</a>', "no such place"),
+        ('<a href="a.html#nowhere">x</a>', "no such place"),
+    ],
+)
+def test_a_built_page_loads_nothing_and_has_no_dead_links(tmp_path, added, said):
+    (tmp_path / "a.html").write_text(GOOD.replace("</html>", added + "</html>"), encoding="utf-8")
+    found = check_html.check(tmp_path)
+    assert (found == []) if said is None else (len(found) == 1 and said in found[0])
+
+
+def test_an_external_font_is_detected(tmp_path):
+    (tmp_path / "a.html").write_text(GOOD, encoding="utf-8")
+    (tmp_path / "a.css").write_text(
+        "@font-face { src: url(https://fonts.example.org/a.woff2) }", encoding="utf-8"
+    )
+    assert "loads https" in check_html.check(tmp_path)[0]
+
+
+def test_an_empty_folder_is_not_sound(tmp_path):
+    assert check_html.check(tmp_path)
+
+
+def test_every_picture_is_made_by_the_script_and_used(root, tmp_path):
+    made = {path.name for path in pictures.make(tmp_path)}
+    assert made == {path.name for path in (root / "docs/images").glob("how-*.svg")}
+    text = "".join(path.read_text("utf-8") for path in (root / "docs").glob("*.md"))
+    assert all(f"images/{name}" in text for name in made)
+
+
+def test_pictures_are_small_and_load_nothing(root):
+    for path in (root / "docs/images").glob("*.svg"):
+        text = path.read_text("utf-8")
+        assert len(text) < 200_000, path
+        assert not re.search(r"(?:href|src)=\"https?://|@import|url\(https?:", text), path
+
+
+def test_the_reference_has_every_command_and_every_option():
+    import typer
+
+    from bestarm.cli import app
+
+    text = commands.reference()
+    for name, command in commands._commands(typer.main.get_command(app)):
+        assert f"## bestarm {name}\n" in text
+        for parameter in command.params:
+            for option in parameter.opts:
+                if option.startswith("--") and "_" not in option and option != "--help":
+                    assert f"`{option}" in text, (name, option)
+
+
+def test_the_page_of_commands_has_their_place(root):
+    assert (root / "docs/cli.md").read_text("utf-8").count(commands.PLACE) == 1
+
+
+def test_every_public_name_is_in_the_reference(root):
+    text = (root / "docs/api.md").read_text("utf-8")
+    for name in set(ba.__all__) - {"__version__"}:
+        assert re.search(rf"bestarm\.{name}\b", text), name
