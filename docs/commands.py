@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from bestarm.cli import app
-from bestarm.protocol import METHODS
+from bestarm.protocol.registry import METHODS
 
 PLACE = "%%commands%%"
 
@@ -29,7 +29,7 @@ def _name(parameter: Any) -> str:
 def _table(parameters: list[Any]) -> Iterator[str]:
     yield "| | |\n|---|---|"
     for parameter in parameters:
-        needed = " (needed)" if parameter.required and parameter.param_type_name == "option" else ""
+        needed = " (required)" if parameter.required and parameter.param_type_name == "option" else ""
         yield f"| {_name(parameter)} | {_text(parameter.help)}{needed} |"
 
 
@@ -42,7 +42,7 @@ def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def reference() -> str:
-    """All commands as Markdown; the options of the methods, which several commands share, stand once."""
+    """All commands as Markdown; the options of the methods, which several commands share, are listed once."""
     shared = {field.name for method in METHODS.values() for field in dataclasses.fields(method.options)}
     lines: list[str] = []
     methods: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def reference() -> str:
             lines.append("And all [options of the methods](#options-of-the-methods).")
     lines += [
         "## Options of the methods",
-        "The same words are keys of a scenario and keywords in Python.",
+        "The same names are keys of a scenario file and keywords in Python.",
         "\n".join(_table(list(methods.values()))),
     ]
     return "\n\n".join(lines)

@@ -14,7 +14,7 @@ from bestarm.version import __version__
 project = "bestarm"
 copyright = "the bestarm maintainers"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown", ".ipynb": "markdown"}  # a notebook is turned into Markdown as it is read
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]

@@ -1,7 +1,7 @@
 """Notebooks without further dependencies: to run them, and to show them in the documentation.
 
 ``python docs/notebooks.py`` runs docs/notebooks/*.ipynb and stores what they print. ``conf.py`` turns a
-notebook into Markdown when docs are built; ``tests/test_notebooks.py`` checks that outputs are current.
+notebook into Markdown when docs are built; ``tests/house/test_notebooks.py`` checks that outputs are current.
 """
 
 from __future__ import annotations

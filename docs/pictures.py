@@ -1,4 +1,4 @@
-"""The pictures of "How it works" and "Which method, when".
+"""The pictures of "How it works", "Fed-Bet" and "Which method, when".
 
 ``python docs/pictures.py`` writes docs/images/how-*.svg.
 What is drawn is computed by the project itself (radii, tests, trimming, runs), with fixed seeds.
@@ -14,10 +14,13 @@ import numpy as np
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Polygon
 
 import bestarm as ba
-from bestarm.protocol import decide
-from bestarm.protocol.fisher import Looks, Options
-from bestarm.report import plots
-from bestarm.topology import circulant
+from bestarm.graphs.generators import circulant
+from bestarm.methods.fed_sel import decisions as fed_sel_decisions
+from bestarm.methods.fisher.looks import Looks
+from bestarm.methods.fisher.options import Fisher
+from bestarm.methods.robust_fed_sel import decisions as robust_decisions
+from bestarm.protocol import decisions
+from bestarm.report import plots, wealth_plot
 
 plt = plots.pyplot()
 
@@ -140,12 +143,12 @@ def quantiser() -> Any:
     mean = 0.71
     for row, count in enumerate((200, 1_000, 5_000, 25_000)):
         alpha = float(radius.alpha(count))
-        bits = int(decide.precision(alpha))
-        index = int(decide.bin_index(mean, bits))
+        bits = int(fed_sel_decisions.precision(alpha))
+        index = int(fed_sel_decisions.bin_index(mean, bits))
         for k in range(2**bits + 1):
             ax.plot([k / 2**bits] * 2, [-row - 0.3, -row + 0.3], color="#aaaaaa", linewidth=0.7)
         ax.barh(-row, 2.0**-bits, left=index / 2**bits, height=0.6, color="#b8cfe3")
-        ax.plot(decide.bin_centre(index, bits), -row, "o", color=BLUE)
+        ax.plot(decisions.bin_centre(index, bits), -row, "o", color=BLUE)
         ax.text(1.02, -row, f"{count:,} samples: α = {alpha:.3f}, B = {bits} bits", va="center", fontsize=9)
     ax.axvline(mean, color=RED, linewidth=1)
     ax.text(mean, 0.42, "empirical mean", color=RED, ha="center", va="bottom", fontsize=9)
@@ -159,7 +162,7 @@ def fisher() -> Any:
     """Fisher's test at looks: p-values fall, levels hardly do."""
     ax = _axes()
     rng = np.random.default_rng(5)
-    looks = Looks(Options(delta=0.1), arms=9)
+    looks = Looks(Fisher(delta=0.1), arms=9)
     best = rng.random(20_000) < 0.9
     numbers = np.arange(16)
     pulls = np.array([looks.size(int(r)) for r in numbers])
@@ -185,12 +188,23 @@ def fisher() -> Any:
     return ax
 
 
+def wealth() -> Any:
+    """Fed-Bet: every arm's wealth, and who is the champion."""
+    means = {
+        "west": {"s1": 0.9, "s2": 0.65, "s3": 0.1},
+        "centre": {"s4": 0.85, "s5": 0.8, "s6": 0.3},
+        "east": {"s7": 0.7, "s8": 0.6, "s9": 0.5},
+    }
+    record = ba.identify(ba.Problem.bernoulli(means), "bet", delta=0.1, seed=13)
+    return wealth_plot.wealth(record)
+
+
 def trimming() -> Any:
     """Five intervals, two of them lies; the trimmed bounds hold the mean."""
     ax = _axes((8, 3.0))
     lower = np.array([0.58, 0.62, 0.55, 0.93, 0.02])
     upper = np.array([0.74, 0.79, 0.72, 0.97, 0.05])
-    low, high = decide.trim(lower, upper, np.ones(5, dtype=bool), 2)
+    low, high = robust_decisions.trim(lower, upper, np.ones(5, dtype=bool), 2)
     ax.axvspan(float(low), float(high), color=GREEN, alpha=0.18, linewidth=0)
     names = ("honest", "honest", "honest", "lies: all is well", "lies: all is lost")
     for row, (a, b, name) in enumerate(zip(lower, upper, names, strict=True)):
@@ -237,7 +251,7 @@ def percolation() -> Any:
                 zorder=3,
             )
         r, _ = ba.strong_robustness(graph, range(4))
-        verdict = "reaches everybody: it bears f = 1" if r >= 3 else "gets stuck: it bears none"
+        verdict = "reaches everybody: it tolerates f = 1" if r >= 3 else "gets stuck: it tolerates none"
         words = (
             f"{2 * neighbours} neighbours each: strongly {r}-robust;\nword with a threshold of 3 {verdict}"
         )
@@ -265,11 +279,12 @@ def choice() -> Any:
     ax.text(7.2, 6.75, "yes", ha="center", fontsize=9)
     ask(4, 4.2, "What is dearest?")
     _arrow(ax, (4, 5.75), (4, 5.05), "no")
-    _box(ax, 10.3, 4.7, 'fisher, prefer = "rounds"', 4.2, 0.75)
-    _box(ax, 10.3, 3.7, 'fisher, prefer = "bits"', 4.2, 0.75)
-    _box(ax, 10.3, 2.7, "fisher (the default)", 4.2, 0.75, GREEN)
-    ax.plot([6.3, 6.6, 6.6, 6.6], [4.2, 4.2, 4.7, 2.7], color="#444444", linewidth=1)
-    for y, word in ((4.7, "rounds"), (3.7, "bits"), (2.7, "pulls, or\nno idea")):
+    _box(ax, 10.3, 5.2, 'fisher, prefer = "rounds"', 4.2, 0.7)
+    _box(ax, 10.3, 4.3, 'fisher, prefer = "bits"', 4.2, 0.7)
+    _box(ax, 10.3, 3.4, 'bet, prefer = "pulls"', 4.2, 0.7)
+    _box(ax, 10.3, 2.5, "bet (the default)", 4.2, 0.7, GREEN)
+    ax.plot([6.3, 6.6, 6.6, 6.6], [4.2, 4.2, 5.2, 2.5], color="#444444", linewidth=1)
+    for y, word in ((5.2, "rounds"), (4.3, "bits"), (3.4, "pulls"), (2.5, "no idea")):
         _arrow(ax, (6.6, y), (8.2, y))
         ax.text(6.75, y + 0.12, word, va="bottom", fontsize=9)
     ask(4, 1.2, "Compare with\nthe paper?")
@@ -281,8 +296,8 @@ def choice() -> Any:
 
 
 PICTURES: dict[str, Callable[[], Any]] = {
-    "idea": idea, "elimination": elimination, "rounds": rounds, "quantiser": quantiser, "fisher": fisher,
-    "trimming": trimming, "percolation": percolation, "choice": choice,
+    "idea": idea, "elimination": elimination, "rounds": rounds, "quantiser": quantiser, "wealth": wealth,
+    "fisher": fisher, "trimming": trimming, "percolation": percolation, "choice": choice,
 }  # fmt: skip
 
 

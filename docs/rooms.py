@@ -1,8 +1,8 @@
 """The rooms of the house, from the real imports: in which order they stand, and a picture of them.
 
 ``python docs/rooms.py`` draws docs/images/rooms.svg. A room is a module of ``bestarm`` or a folder of them.
-``tests/test_imports.py`` checks that every import at the head of a file goes to a lower layer, and that the
-picture is current.
+``tests/house/test_imports.py`` checks that every import at the head of a file goes to a room above, and that
+the picture is current.
 """
 
 from __future__ import annotations
@@ -16,37 +16,36 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "bestarm"
 PICTURE = ROOT / "docs" / "images" / "rooms.svg"
 
-# From the ground up. A room may import rooms of lower layers, and none of its own.
-LAYERS: list[tuple[str, tuple[str, ...]]] = [
-    ("ground", ("errors", "version")),
-    ("numbers and files", ("rewards", "confidence", "exact", "topology", "sources", "journal")),
-    ("who may pull what", ("problem",)),
-    ("the algorithms, without I/O", ("protocol",)),
-    ("around the algorithms", ("theory", "adversary", "record", "table")),
-    ("more around them", ("kernels", "network", "words")),
-    ("files in", ("scenario",)),
-    ("one run", ("simulate",)),
-    ("runs and checks", ("study", "peers", "audit")),
-    ("a run that is kept", ("kept",)),
-    ("for a real machine", ("deploy", "pulling")),
-    ("who says what", ("identity",)),
-    ("for users", ("plan", "mesh", "federation")),
-    ("to look at", ("report",)),
-    ("doors", ("cli", "__init__")),
-]
-
-# Conveniences of objects that are made below: imported when they are called, and not before.
-LATE_AND_UP = {
-    ("problem", "table"): "Problem.from_csv",
-    ("problem", "report"): "Problem.plot_heterogeneity",
-    ("record", "report"): "Record.plot",
-    ("study", "report"): "Trials.plot",
-    ("topology", "report"): "Graph.plot",
-    ("simulate", "peers"): "a run of a network",
-    ("simulate", "kept"): "a run that writes a journal",
+# The order in which data flows. A room may import the rooms above it in this list, and none below.
+ROOMS: dict[str, str] = {
+    "errors": "the one error that bad input causes",
+    "version": "the version",
+    "util": "files, seeds, text, an append-only journal",
+    "problem": "what is asked",
+    "stats": "pure mathematics",
+    "graphs": "networks",
+    "protocol": "what every method shares",
+    "methods": "one folder per method",
+    "records": "what a run leaves behind",
+    "simulate": "drivers in one process",
+    "scenario": "scenario files",
+    "study": "many runs, plans",
+    "deploy": "federation and mesh",
+    "report": "pages and pictures",
+    "cli": "the command line",
+    "__init__": "the public names",
 }
 
-LAYER = {room: height for height, (_, rooms) in enumerate(LAYERS) for room in rooms}
+# Imports of a room further down: conveniences of objects, made when they are called and not before.
+LATE_AND_DOWN = {
+    ("problem", "report"): "Problem.plot_heterogeneity",
+    ("graphs", "report"): "Graph.plot",
+    ("records", "report"): "Record.plot",
+    ("records", "simulate"): "verify replays a run",
+    ("study", "report"): "Trials.plot",
+}
+
+PLACE = {room: place for place, room in enumerate(ROOMS)}
 
 
 def rooms() -> list[str]:
@@ -101,41 +100,36 @@ def arrows() -> list[tuple[str, str]]:
 
 
 def draw() -> str:
-    """The picture, as SVG."""
-    here = set(rooms()) - {"__init__"}
-    layers = [(name, [room for room in layer if room != "__init__"]) for name, layer in reversed(LAYERS)]
-    width, step, box, tall, left = 900, 74, 104, 32, 190
-    at: dict[str, tuple[float, float]] = {}
-    for row, (_, layer) in enumerate(layers):
-        free = (width - left) / len(layer)
-        for column, room in enumerate(layer):  # a room that is not there yet leaves its place free
-            at[room] = left + free * (column + 0.5), 36 + step * row
-    high = 36 + step * (len(layers) - 1) + 40
+    """The picture, as SVG: the rooms in their order, and an arc for each import."""
+    shown = [room for room in ROOMS if room in set(rooms()) - {"__init__"}]
+    step, box, tall, left, width = 46, 120, 30, 300, 900
+    at = {room: 30 + step * row for row, room in enumerate(shown)}
+    high = 30 + step * (len(shown) - 1) + 30
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {high}" font-family="sans-serif">',
         f'<rect width="{width}" height="{high}" fill="white"/>',
     ]
-    for row, (name, _) in enumerate(layers):
-        y = 36 + step * row
-        if row % 2 == 0:
-            lines.append(f'<rect x="0" y="{y - step / 2:g}" width="{width}" height="{step}" fill="#f4f6f8"/>')
-        lines.append(f'<text x="12" y="{y + 4}" font-size="13" fill="#667">{escape(name)}</text>')
+    edge = left + box
     for room, target in arrows():
-        (x1, y1), (x2, y2) = at[room], at[target]
-        y1, y2 = y1 + tall / 2, y2 - tall / 2
-        bend = (y2 - y1) / 2
+        y1, y2 = at[room], at[target]
+        bend = edge + 16 + 0.62 * abs(y1 - y2)
         lines.append(
-            f'<path d="M{x1:.1f} {y1:g} C{x1:.1f} {y1 + bend:g} {x2:.1f} {y2 - bend:g} {x2:.1f} {y2:g}" '
+            f'<path d="M{edge} {y1} C{bend:.1f} {y1} {bend:.1f} {y2} {edge} {y2}" '
             'fill="none" stroke="#9ab" stroke-width="1.2"/>'
         )
-    for room, (x, y) in ((room, at[room]) for room in at if room in here):
-        fill = "#fff3d6" if room == "protocol" else "white"
+    for room in shown:
+        y, fill = at[room], "#fff3d6" if room in ("protocol", "methods") else "white"
         lines.append(
-            f'<rect x="{x - box / 2:.1f}" y="{y - tall / 2:g}" width="{box}" height="{tall}" rx="7" '
+            f'<text x="{left - 14}" y="{y + 4}" font-size="13" fill="#667" text-anchor="end">'
+            f"{escape(ROOMS[room])}</text>"
+        )
+        lines.append(
+            f'<rect x="{left}" y="{y - tall // 2}" width="{box}" height="{tall}" rx="7" '
             f'fill="{fill}" stroke="#357"/>'
         )
         lines.append(
-            f'<text x="{x:.1f}" y="{y + 5:g}" font-size="14" text-anchor="middle" fill="#123">{room}</text>'
+            f'<text x="{left + box // 2}" y="{y + 5}" font-size="14" text-anchor="middle" fill="#123">'
+            f"{room}</text>"
         )
     return "\n".join([*lines, "</svg>"]) + "\n"
 
