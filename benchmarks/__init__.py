@@ -1,1 +1,1 @@
-"""What is fast, measured: each benchmark prints ratios against a baseline in the same run."""
+"""Benchmarks. Each one prints ratios to a baseline that is measured in the same run."""

@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: ``python -m benchmarks [NAME …]``. Numbers go to out/NAME.json."""
+"""Runs all benchmarks, or the named ones: ``python -m benchmarks [NAME …]``. Results go to out/NAME.json."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from rich.table import Table
 
 NAMES = [
     "single_run", "skip_ahead", "one_test", "robustness", "scale", "workers", "preferences", "ladder",
-    "million", "attacks", "figures", "federation", "mesh", "compare",
+    "bet", "million", "attacks", "figures", "federation", "many_clients", "floods", "folders", "restart",
+    "mesh", "compare",
 ]  # fmt: skip
 
 
@@ -40,7 +41,7 @@ def main() -> None:
 
 def _text(value: object) -> str:
     if isinstance(value, float):
-        return f"{value:,.4g}"
+        return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

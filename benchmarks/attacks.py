@@ -1,8 +1,8 @@
-"""Every attack against every rule set, at the smallest groups that must bear it; 200 trials a cell.
+"""Every attack against every rule set, with the smallest groups that must tolerate it; 200 trials per cell.
 
-Beside it what plain Fed-SEL answers if the one client of each group attacks so, and what a plain mean over a
-group of three does with one such client in each. `wrong` counts wrong answers in trials in which the good
-event held; the promise is that there are none.
+For comparison, it also runs plain Fed-SEL where the only client of each group attacks, and a plain mean over
+groups of three with one attacking client each. `wrong` counts wrong answers in trials in which the good event
+held; the guarantee is that there are none.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""The load of a federation: rounds of Fed-SEL with 16, 200 and 1,000 clients, against bare NATS.
+"""The load of a federation: rounds of Fed-SEL with 16, 200 and 1,000 clients, compared with bare NATS.
 
-Ours: a server, its broker, and client machines as tasks in a few processes; rewards come at once, each round
-is one pull, and all means are equal, so that nobody leaves. Bare: such a broker with the same accounts,
-streams and consumers, the same bytes and the same processes, but plain scripts: nothing is signed, checked,
-decided or written down. "no fsync" is ours with clients whose journals don't sync: here all clients share
-one disk, at sites each has its own.
+"Ours" is a server, its broker, and client machines as tasks in a few processes. Rewards are immediate, each
+round is one pull, and all means are equal, so that no client drops out. "Bare" is the same kind of broker
+with the same accounts, streams, consumers, bytes, syncs and processes, but with plain scripts: nothing is
+signed, checked, decided or logged. Where ours commits to a journal, a bare script appends to a file and syncs
+it: a client once for each message that it receives or sends, the server once for the messages that it reads
+at a time. "no fsync" is ours with clients whose journals don't sync: here all clients share one disk, whereas
+in a deployment each site has its own.
 
-All are up at the same time and take turns, a round each: while one is at work, the others wait before
-their next broadcast. A round is timed from its broadcast until the server is ready for the next one.
-Start-up and Phase I don't count. Ratios are those of neighbours.
+All of them run at the same time and take turns, one round each: while one works, the others wait before their
+next broadcast. A round is timed from its broadcast until the server is ready for the next one. Start-up and
+Phase I don't count. Ratios compare rounds of the same turn. CPU is that of all rounds after the first.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import re
 import statistics
 import subprocess
@@ -28,13 +31,13 @@ from pathlib import Path
 from typing import Any
 
 import bestarm as ba
-from bestarm.federation import files, wire
-from bestarm.federation.broker import demand_open_files
-from bestarm.federation.client import Client
-from bestarm.federation.server import Server
+from bestarm.deploy.federation import files, wire
+from bestarm.deploy.federation.broker import demand_open_files
+from bestarm.deploy.federation.client import Client
+from bestarm.deploy.federation.server import Server
+from bestarm.deploy.sources import Source
 from bestarm.protocol.rounds import SERVER
-from bestarm.scenario import Scenario
-from bestarm.sources import Source
+from bestarm.simulate.setup import Scenario
 
 SIZES = {16: 60, 200: 20, 1000: 5}  # clients: rounds
 UP_BYTES = 101  # of a message: its envelope
@@ -53,6 +56,8 @@ def _size(clients: int, rounds: int) -> dict[str, Any]:
     scenario = Scenario(problem, "fed-sel", None, {"period": 1, "c": 2.0, "max_rounds": rounds + 1})
     took: dict[str, list[float]] = {kind: [] for kind in kinds}
     facts: dict[str, Any] = {}
+    parts: dict[str, dict[str, list[int]]] = {}  # by kind and part: ids of processes
+    cpu: dict[str, dict[str, float]] = {}  # by kind and part: milliseconds per round
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.callback(lambda: facts.update(disk=_size_of(scratch.glob("ours/clients/*/journal.db*"))))
@@ -61,10 +66,14 @@ def _size(clients: int, rounds: int) -> dict[str, Any]:
             begun = time.perf_counter()
             made = files.init(scenario, scratch / kind, port=0, spare=0)
             facts["init", kind] = time.perf_counter() - begun
-            servers[kind] = _start(stack, kind, scratch / kind, made, rounds, facts)
+            servers[kind], parts[kind] = _start(stack, kind, scratch / kind, made, rounds, facts)
+        before = {kind: _cpu(pids) for kind, pids in parts.items()}
         for _ in range(rounds - 1):
             for kind, server in servers.items():
                 took[kind].append(float(_ask(server, "go")))
+        for kind, pids in parts.items():
+            spent = {part: seconds - before[kind][part] for part, seconds in _cpu(pids).items()}
+            cpu[kind] = {part: 1e3 * seconds / (rounds - 1) for part, seconds in spent.items()}
         for kind, server in servers.items():
             facts[kind] = json.loads(_ask(server, "end"))
     ms = {kind: 1e3 * statistics.fmean(times) for kind, times in took.items()}
@@ -81,6 +90,9 @@ def _size(clients: int, rounds: int) -> dict[str, Any]:
         "× bare": ms["ours"] / ms["bare"],
         "median × bare": statistics.median(ratios),
         "80 % of rounds": f"{ratios[tenth]:.2f} to {ratios[-1 - tenth]:.2f}",
+        "CPU ms": _parts(cpu["ours"]),
+        "bare CPU ms": _parts(cpu["bare"]),
+        "CPU × bare": sum(cpu["ours"].values()) / sum(cpu["bare"].values()),
         "server MB": facts["ours"]["server"],
         "broker MB": facts["ours"]["broker"],
         "bare broker MB": facts["bare"]["broker"],
@@ -94,17 +106,35 @@ def _size(clients: int, rounds: int) -> dict[str, Any]:
 
 def _start(
     stack: contextlib.ExitStack, kind: str, folder: Path, made: files.Federation, rounds: int, facts: Any
-) -> subprocess.Popen[str]:
-    """A server that waits before its first broadcast, and its clients."""
+) -> tuple[subprocess.Popen[str], dict[str, list[int]]]:
+    """A server that waits before its first broadcast, and the processes of it, its broker and its clients."""
     begun, slots = time.perf_counter(), list(made.slots)
     server = stack.enter_context(_process(kind, "server", folder, rounds))
     _ask(server)
     facts["start", kind] = time.perf_counter() - begun
-    for k in range(PROCESSES):
-        stack.enter_context(_process(kind, "clients", folder, rounds, *slots[k::PROCESSES]))
+    clients = [
+        stack.enter_context(_process(kind, "clients", folder, rounds, *slots[k::PROCESSES])).pid
+        for k in range(PROCESSES)
+    ]
     _ask(server)
     facts["ready", kind] = time.perf_counter() - begun - facts["start", kind]
-    return server
+    broker = [int(path.stem.rpartition("_")[2]) for path in (folder / "broker").glob("*.ports")]
+    return server, {"server": [server.pid], "broker": broker, "clients": clients}
+
+
+def _cpu(parts: dict[str, list[int]]) -> dict[str, float]:
+    """Seconds of CPU that each part has used so far."""
+    return {part: sum(map(cpu_seconds, pids)) for part, pids in parts.items()}
+
+
+def cpu_seconds(pid: int) -> float:
+    """Seconds of CPU that a process has used so far."""
+    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
+def _parts(cpu: dict[str, float]) -> str:
+    return ", ".join(f"{part} {ms:.0f}" for part, ms in cpu.items())
 
 
 def _ask(server: subprocess.Popen[str], word: str = "") -> str:
@@ -114,7 +144,7 @@ def _ask(server: subprocess.Popen[str], word: str = "") -> str:
         server.stdin.write(word + "\n")
         server.stdin.flush()
     if not (answer := server.stdout.readline()):
-        raise RuntimeError(f"{server.args!r} ended before its time")
+        raise RuntimeError(f"{server.args!r} ended too early")
     return answer
 
 
@@ -134,14 +164,15 @@ def _size_of(paths: Iterable[Path]) -> int:
     return sum(path.stat().st_size for path in paths)
 
 
-def _megabytes(pid: int | str) -> float:
+def megabytes(pid: int | str) -> float:
+    """The most memory that a process has used."""
     status = Path(f"/proc/{pid}/status")
     found = re.search(r"VmHWM:\s+(\d+)", status.read_text()) if status.exists() else None
     return int(found[1]) / 1e3 if found else float("nan")
 
 
 class Turns:
-    """What a server does before each broadcast: tell how long the round took, and wait for the next turn."""
+    """Before each broadcast of a server: prints the duration of the round, and waits for the next turn."""
 
     def __init__(self, server: Server) -> None:
         self.server, self.since = server, 0.0
@@ -151,8 +182,8 @@ class Turns:
         if await asyncio.to_thread(sys.stdin.readline) == "end\n":
             assert self.server.broker is not None
             assert self.server.broker.process is not None
-            broker = _megabytes(self.server.broker.process.pid)
-            facts = {"server": _megabytes("self"), "broker": broker, "up": up, "down": down}
+            broker = megabytes(self.server.broker.process.pid)
+            facts = {"server": megabytes("self"), "broker": broker, "up": up, "down": down}
             print(json.dumps(facts), flush=True)
         self.since = time.perf_counter()
 
@@ -178,14 +209,14 @@ async def _our_server(folder: Path, rounds: int) -> None:
 
 
 class Ones(Source):
-    """Rewards that cost nothing."""
+    """Rewards that are available immediately."""
 
     async def _fetch(self, arm: str, times: int) -> list[float]:
         return [1.0] * times
 
 
 def _places(folder: Path, slots: Sequence[str]) -> list[Path]:
-    """The folders of these slots' clients. The tasks of a process share the setup that each site has."""
+    """The folders of these slots' clients. The tasks of a process share one setup."""
     seats = files.Federation.load(folder).slots
     places = [folder / "clients" / seat.client for slot in slots if (seat := seats[slot])]
     shared = files.Place.load(places[0]).setup
@@ -206,7 +237,7 @@ async def _our_clients(folder: Path, slots: Sequence[str], sync: bool) -> None:
 
 
 def _wish(most: int) -> bytes:
-    """So many messages, please."""
+    """A request for at most this many messages."""
     return json.dumps({"batch": most, "expires": int(LIMIT * 1e9)}).encode()
 
 
@@ -218,15 +249,23 @@ async def _bare_server(folder: Path, rounds: int) -> None:
         nc = server.nc = await wire.connect(
             server.url, server.nkey, folder / "broker" / "ca.pem", "server", "_INBOX_server"
         )
-        await server._streams()
+        server.streams.nc = nc
+        await server.streams.make(list(server.federation.slots))
         print("ready", flush=True)
         subject, clients = f"{server.desk.setup.subject}.all", len(server.federation.slots)
         turns, inbox, js = Turns(server), nc.new_inbox(), nc.jetstream()
-        arriving = (await nc.subscribe(inbox)).messages
+        sub = await nc.subscribe(inbox)
         await nc.publish(f"$JS.API.CONSUMER.MSG.NEXT.UP.{SERVER}", _wish(clients * (rounds + 1)), reply=inbox)
+        log = _Log(folder / "bare.log")
         for number in range(rounds + 1):
-            for _ in range(clients):
-                await (await anext(arriving)).ack()
+            left = clients
+            while left:
+                batch = [await sub.next_msg(LIMIT)]
+                batch += [await sub.next_msg() for _ in range(sub.pending_msgs)]
+                log.append(b"".join(message.data for message in batch))
+                for message in batch:
+                    await message.ack()
+                left -= len(batch)
             if number < rounds:
                 await turns.wait(UP_BYTES, _down(clients))
             await js.publish(subject, bytes(_down(clients)), headers={"Nats-Msg-Id": f"{number:032x}"})
@@ -242,17 +281,31 @@ def _down(clients: int) -> int:
     return 103 + clients // 8
 
 
+class _Log:
+    """A file to which each write is synced."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("ab", buffering=0)
+
+    def append(self, data: bytes) -> None:
+        self.file.write(data)
+        os.fdatasync(self.file.fileno())
+
+
 async def _bare_client(place: files.Place, rounds: int) -> asyncio.Task[None]:
     inbox_of = f"_INBOX_{place.slot}"
     nc = await wire.connect(place.setup.url, place.nkey, place.folder / "ca.pem", place.client, inbox_of)
     subject, js, inbox = f"{place.setup.subject}.up.{place.slot}", nc.jetstream(), nc.new_inbox()
-    arriving = (await nc.subscribe(inbox)).messages
+    log, arriving = _Log(place.folder / "bare.log"), (await nc.subscribe(inbox)).messages
     await nc.publish(f"{place.setup.subject}.next.{place.slot}", _wish(rounds + 1), reply=inbox)
 
     async def go() -> None:
         for _ in range(rounds + 1):
+            log.append(bytes(UP_BYTES))
             await js.publish(subject, bytes(UP_BYTES), timeout=60)
-            await (await anext(arriving)).ack()
+            message = await anext(arriving)
+            log.append(message.data)
+            await message.ack()
         await nc.flush()
         await nc.close()
 
@@ -266,7 +319,7 @@ async def _bare_clients(folder: Path, slots: Sequence[str], rounds: int) -> None
 
 def main(kind: str, role: str, place: str, number: str, *slots: str) -> None:
     """A process of the benchmark."""
-    for name in ("asyncio", "bestarm.federation"):  # they speak of each connection that ends
+    for name in ("asyncio", "bestarm.federation"):  # they log every connection that ends
         logging.getLogger(name).setLevel(logging.ERROR)
     folder, rounds = Path(place), int(number)
     tasks = {

@@ -1,4 +1,4 @@
-"""How long the paper's figures take: all of Figure 4 (15 σ, 5 H, 50 trials a point), and the others."""
+"""The time to make the paper's figures: all of Figure 4 (15 σ, 5 H, 50 trials per point), and the others."""
 
 from __future__ import annotations
 

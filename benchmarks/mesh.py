@@ -1,11 +1,11 @@
-"""A mesh on loopback: from the last Phase I report to the last verdict, beside diameter × one hop.
+"""A mesh on loopback: the time from the last Phase I report to the last verdict, against diameter × one hop.
 
-The peers of the first rows run in this one process and share its clock, each with its own keys, port and
-journal (fsync on every write), so a hop waits for the work of all the others. It is the time from an own
-report's being said to its being heard by an out-neighbour: the median of all first arrivals in the run. One
-group begins when the others have reported, and its peers get the same rewards, so that they end together. In
-the last row each peer is a process; the hop is that of the row before. Messages and bytes are those that a
-node sends, on all its edges, with the reports that it passes on.
+The peers of the first rows run in this process and share its clock, each with its own keys, port and journal
+(fsync on every write), so a hop waits for the work of all the others. A hop is the time from when a peer
+sends its own report until an out-neighbour receives it: the median of all first arrivals in the run. One
+group begins when the others have reported, and its peers get the same rewards, so that they finish together.
+In the last row each peer is a process; the hop is taken from the row before. Messages and bytes are those
+that a node sends on all its edges, including the reports that it forwards.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from typing import Any
 import numpy as np
 
 import bestarm as ba
-from bestarm.identity import Envelope
-from bestarm.mesh import files
-from bestarm.mesh.demo import Crowd, scenario
-from bestarm.mesh.node import Node
-from bestarm.mesh.run import Run
-from bestarm.network import Network
-from bestarm.scenario import Scenario
-from bestarm.sources import FromPython
-from bestarm.topology import Graph, circulant, complete
+from bestarm.deploy.envelope import Envelope
+from bestarm.deploy.mesh import files
+from bestarm.deploy.mesh.demo import Crowd, scenario
+from bestarm.deploy.mesh.node import Node
+from bestarm.deploy.mesh.run import Run
+from bestarm.deploy.sources import FromPython
+from bestarm.graphs.generators import circulant, complete
+from bestarm.graphs.graph import Graph
+from bestarm.simulate.network import Network
+from bestarm.simulate.setup import Scenario
 
 GROUPS = {"north": {"a": 0.95, "b": 0.05}, "south": {"c": 0.5, "d": 0.02}, "west": {"e": 0.4, "f": 0.02}}
 
@@ -40,7 +41,7 @@ LAST = "west"
 
 
 class Watched(Node):
-    """A node that notes when it says and hears what."""
+    """A node that notes when it sends and receives each report."""
 
     said_at: dict[Any, float]
     hops: list[float]
@@ -56,7 +57,7 @@ class Watched(Node):
 
 
 def diameter(graph: Graph) -> int:
-    """The longest of all shortest ways along the edges."""
+    """The longest of all shortest paths."""
     longest = 0
     for start in range(graph.n):
         seen, queue = {start: 0}, deque([start])
@@ -97,7 +98,7 @@ async def go(folder: Path, case: Scenario) -> tuple[list[Run], list[float]]:
 
 
 def in_processes(hop: float) -> dict[str, Any]:
-    """The demo's mesh, each peer a process, everybody honest: intervals, so all sample and talk at once."""
+    """The mesh of the demo with honest peers, each a process: with intervals, all sample and send at once."""
     case = scenario()
     assert case.network is not None
     with tempfile.TemporaryDirectory() as folder:

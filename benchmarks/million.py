@@ -1,7 +1,7 @@
-"""A million trials of Fed-Fisher on the paper's instance (σ = 1, δ = 0.1): time, and how often it errs.
+"""A million trials of Fed-Fisher on the paper's instance (σ = 1, δ = 0.1): time, and the error rate.
 
-Rounds are capped at 30: where the best arm is lost, which happens a few times in a million, the next two are
-tied at σ = 1, and an exact comparison of those never ends.
+Rounds are capped at 30: if the best arm is dropped, which happens a few times in a million, the next two arms
+are tied at σ = 1, and an exact comparison of them never ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one Fisher test costs, alone and in a batch, beside SciPy's `hypergeom.sf` in the same run."""
+"""The time of one Fisher test, alone and in a batch, compared with SciPy's `hypergeom.sf` in the same run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from scipy.stats import hypergeom
 
-from bestarm.exact import fisher_pvalue, rejects
+from bestarm.stats.fisher_exact import fisher_pvalue, rejects
 
 BATCH = 100_000
 
 
 def cost(call: Callable[[], object], times: int, tests: int = 1) -> float:
-    """Microseconds a test: the median of five."""
+    """Microseconds per test: the median of five."""
     runs = []
     for _ in range(5):
         begun = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Strong robustness of random digraphs, beside SciPy's breadth-first search of the same matrix.
+"""Strong robustness of random digraphs, compared with SciPy's breadth-first search of the same matrix.
 
-Each node hears ten others at random, so that r* is not decided by one lonely node. The group's share of the
-nodes decides how the waves run and how deep the threshold falls; the slowest share is what the ratio shows.
+Each node hears ten others at random, so that r* is not determined by one isolated node. The group's share of
+the nodes determines how the waves spread and how far the threshold falls; the ratio is for the slowest share.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import breadth_first_order
 
-from bestarm.topology import Graph, circulant, strong_robustness
+from bestarm.graphs.generators import circulant
+from bestarm.graphs.graph import Graph
+from bestarm.graphs.robustness import strong_robustness
 
 DEGREE = 10
 SHARES = (0.001, 0.01, 0.1, 0.5)

@@ -1,7 +1,7 @@
-"""One Fed-SEL trial with 10² to 10⁵ clients of 10 arms each: time and memory for each client.
+"""One Fed-SEL trial with 10² to 10⁵ clients of 10 arms each: time and memory per client.
 
-Each size runs in a process of its own, so that its peak memory can be read off; what an empty process
-takes is subtracted (read from /proc, so on Linux only). The baseline is the run with 10³ clients.
+Each size runs in a separate process, so that its peak memory can be measured; the memory of an empty process
+is subtracted (read from /proc, so on Linux only). The baseline is the run with 10³ clients.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One Fed-SEL run on the paper's instance: batches against epochs, and its time against pull by pull.
+"""One Fed-SEL run on the paper's instance: batches against epochs, and its speed against pull by pull.
 
-The baseline is a plain NumPy loop of Algorithm 1, one epoch a step, for one second.
+The baseline is a plain NumPy loop of Algorithm 1, one epoch per step, for one second.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 import bestarm as ba
-from bestarm.confidence import radius
-from bestarm.protocol import fedsel
-from bestarm.protocol.machine import Pulled
+from bestarm.methods import fed_sel
+from bestarm.protocol.events import Pulled
+from bestarm.stats.radii import radius
 
 
 def pull_by_pull(seconds: float) -> float:
@@ -35,18 +35,18 @@ def measure() -> list[dict[str, Any]]:
     rows = []
     for sigma in (1, 3, 7, 15):
         batches = 0
-        original = fedsel.Client.handle
+        original = fed_sel.Client.handle
 
         def handle(self: Any, event: Any, original: Any = original) -> Any:
             nonlocal batches
             batches += isinstance(event, Pulled) and self.state == "exploring"
             return original(self, event)
 
-        fedsel.Client.handle = handle  # type: ignore[method-assign]
+        fed_sel.Client.handle = handle  # type: ignore[method-assign]
         begun = time.perf_counter()
         record = ba.identify(ba.Problem.paper_instance(sigma), "fed-sel", delta=0.1, seed=1)
         seconds = time.perf_counter() - begun
-        fedsel.Client.handle = original  # type: ignore[method-assign]
+        fed_sel.Client.handle = original  # type: ignore[method-assign]
         assert record.pulls is not None
         epochs = max(part["epoch"] for part in record.verdict.certificate["local"].values())
         rows.append(

@@ -1,9 +1,9 @@
 """Pulls per second of a study at σ = 1, against a compiled pull-by-pull loop and best-arm's LUCB1.
 
-One core each, in one run, three times over; the medians count. The loop is Algorithm 1 with Numba, one
-epoch a step, on the same three clients. LUCB1 makes its own choice of arms, so it needs other pulls: its
-row compares the speed of simulation alone. (The package best-arm must be installed without its
-dependencies, as `make bench` does: it asks for an old SciPy.)
+Each uses one core and runs three times in the same process; the results are medians. The loop is Algorithm 1
+with Numba, one epoch per step, on the same three clients. LUCB1 chooses arms differently, so it needs a
+different number of pulls: its row compares only the speed of simulation. (The package best-arm must be
+installed without its dependencies, as `make bench` does, because it requires an old SciPy.)
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def by_lucb1(seed: int) -> tuple[int, float]:
 
 def measure() -> list[dict[str, Any]]:
     algorithm_1(np.random.default_rng(0), MEANS[2], 360.0, 2.0)  # compile
-    by_study(0)  # import what is imported late
+    by_study(0)  # trigger lazy imports
     ways = {"study": by_study, "compiled loop (Numba)": by_loop, "best-arm LUCB1": by_lucb1}
     speeds: dict[str, list[float]] = {name: [] for name in ways}
     pulls_of, seconds_of = {}, {}

@@ -1,4 +1,4 @@
-"""The same study with 1 and with 2 worker processes: time, and that the numbers are the same."""
+"""The same study with 1 and with 2 worker processes: the time, and whether the numbers are the same."""
 
 from __future__ import annotations
 
