@@ -142,11 +142,18 @@ def weights_of(
         The variance of the estimated lead.
     """
     champion, rival = (np.asarray(v, dtype=np.float64) for v in spread)
-    suits = stakes * (champion + np.asarray(ratio) * rival)[..., None]
+    return weights_around(stakes * (champion + np.asarray(ratio) * rival)[..., None], gap, error)
+
+
+def weights_around(suits: Floats, gap: ArrayLike, error: ArrayLike) -> Floats:
+    """The shares of the wealth on stakes that suit the leads `suits`, if the lead is estimated as `gap`.
+
+    `error` is the variance of that estimate. A share of FLOOR is spread evenly over all stakes.
+    """
     fit = -((suits - np.asarray(gap)[..., None]) ** 2) / (2 * np.asarray(error)[..., None])
     shares = np.exp(fit - fit.max(axis=-1, keepdims=True))
     shares /= shares.sum(axis=-1, keepdims=True)
-    return np.asarray(FLOOR / stakes.shape[-1] + (1 - FLOOR) * shares)
+    return np.asarray(FLOOR / suits.shape[-1] + (1 - FLOOR) * shares)
 
 
 def log_mean_exp(logarithms: Floats, weights: ArrayLike) -> Floats:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bestarm.methods.bet.decisions import Sums
 from bestarm.methods.bet.downlink import (
     Down,
     Expected,
@@ -43,6 +42,7 @@ from bestarm.methods.bet.sizes import (
 from bestarm.methods.bet.uplink import Context, Notice, Part, Stale, Stopped, Summary, Tag, decode, encode
 from bestarm.protocol.codec import Malformed
 from bestarm.protocol.messages import Final
+from bestarm.stats.sums import Sums
 
 pulls = st.one_of(st.integers(1, 300), st.integers(1, 2**36))
 

@@ -14,7 +14,6 @@ import bestarm as ba
 from bestarm import InputError, Problem
 from bestarm.methods.bet import decisions as bet_decisions
 from bestarm.methods.bet.blocks import Blocks, wire_of
-from bestarm.methods.bet.decisions import Sums
 from bestarm.methods.bet.groups.client import Client
 from bestarm.methods.bet.groups.messages import (
     CONFIRMED,
@@ -40,6 +39,7 @@ from bestarm.protocol.events import Drop, PatienceOver, Pull, Pulled, Received, 
 from bestarm.protocol.messages import Stopped
 from bestarm.records.views import trace_of
 from bestarm.stats import betting
+from bestarm.stats.sums import Sums
 from marking import examples
 from methods.test_kernels import check_trial
 from rates import rate_exceeds

@@ -13,11 +13,11 @@ import bestarm as ba
 from bestarm.methods.bet import decisions as bet_decisions
 from bestarm.methods.bet.audit import audit_client
 from bestarm.methods.bet.blocks import Blocks
-from bestarm.methods.bet.decisions import Sums
 from bestarm.methods.bet.options import Bet
 from bestarm.protocol.events import PatienceOver, Pull, Received, Send, Start
 from bestarm.simulate.draw import Drawn
 from bestarm.simulate.run import Run
+from bestarm.stats.sums import Sums
 from marking import examples
 from rates import rate_exceeds
 

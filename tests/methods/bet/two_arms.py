@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from bestarm.methods.bet import decisions
-from bestarm.methods.bet.decisions import Sums
 from bestarm.problem.moments import of_ones
+from bestarm.stats.sums import Sums
 
 DELTA = 0.1
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.methods.bet.decisions import Sums
 from bestarm.protocol.decisions import Ints
 from bestarm.protocol.events import Pull, Pulled
+from bestarm.stats.sums import Sums
 
 
 def spread(missing: Ints, *, moments: bool) -> Pull:

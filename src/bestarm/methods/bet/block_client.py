@@ -9,7 +9,6 @@ import numpy as np
 
 from bestarm.methods.bet.batches import as_sums, note_batch, spread
 from bestarm.methods.bet.blocks import Blocks, wire_of
-from bestarm.methods.bet.decisions import Sums
 from bestarm.methods.bet.options import Bet
 from bestarm.methods.bet.uplink import MOST_SUPPLY
 from bestarm.problem.layout import Layout
@@ -17,6 +16,7 @@ from bestarm.protocol.decisions import Ints
 from bestarm.protocol.events import Action, Event, Pull, Pulled, Send, Supply
 from bestarm.protocol.machine import demand_rewards
 from bestarm.protocol.served_client import Message, ServedClient
+from bestarm.stats.sums import Sums
 
 
 class BlockClient(ServedClient[Message]):

@@ -15,7 +15,7 @@ import numpy as np
 
 from bestarm.methods.bet import decisions as bet_decisions
 from bestarm.methods.bet.block_client import BlockClient
-from bestarm.methods.bet.decisions import Bets, Sums
+from bestarm.methods.bet.decisions import Bets
 from bestarm.methods.bet.downlink import (
     Down,
     Downlink,
@@ -47,6 +47,7 @@ from bestarm.protocol.events import Action, Pull, Pulled, Received, Send, Start,
 from bestarm.protocol.machine import Transitions
 from bestarm.protocol.messages import Final
 from bestarm.protocol.rounds import SERVER
+from bestarm.stats.sums import Sums
 
 
 @dataclass(frozen=True)

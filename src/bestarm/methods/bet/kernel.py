@@ -14,7 +14,6 @@ import numpy as np
 
 from bestarm.methods.bet import decisions as bet_decisions
 from bestarm.methods.bet.blocks import Blocks, wire_of
-from bestarm.methods.bet.decisions import Sums
 from bestarm.methods.bet.levels import (
     LEAST_BITS,
     ceil_level,
@@ -40,6 +39,7 @@ from bestarm.protocol.decisions import Floats, Ints, Mask
 from bestarm.protocol.kernel import Arms, Columns, Kernel, Script, columns_of, remember
 from bestarm.protocol.messages import final_bits
 from bestarm.protocol.rounds import one_arm
+from bestarm.stats.sums import Sums
 
 
 class _Trials:

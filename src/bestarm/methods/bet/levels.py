@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bestarm.methods.bet.decisions import Sums
 from bestarm.protocol.codec import Malformed, Reader, Writer, width_of
 from bestarm.protocol.decisions import Floats, Ints
 from bestarm.stats import betting
+from bestarm.stats.sums import Sums
 
 LEAST_BITS = 8
 SUMMARY_BITS = 24

@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 
 from bestarm.methods.bet.block_client import BlockClient
-from bestarm.methods.bet.decisions import Sums
 from bestarm.methods.bet.groups.messages import CONFIRMED, Block, Down, Part, Restart, decode_down, encode
 from bestarm.methods.bet.options import Bet
 from bestarm.problem.layout import Layout
@@ -16,6 +15,7 @@ from bestarm.protocol.look_client import LookClient
 from bestarm.protocol.machine import Transitions
 from bestarm.protocol.messages import Final, Stopped
 from bestarm.protocol.rounds import SERVER
+from bestarm.stats.sums import Sums
 
 
 class Client(BlockClient[Down | Restart]):

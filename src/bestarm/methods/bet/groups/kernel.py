@@ -13,7 +13,6 @@ import numpy as np
 
 from bestarm.methods.bet import decisions as bet_decisions
 from bestarm.methods.bet.blocks import Blocks, wire_of
-from bestarm.methods.bet.decisions import Sums
 from bestarm.methods.bet.groups.messages import down_bits, part_bits
 from bestarm.methods.bet.kernel import columns
 from bestarm.methods.bet.levels import LEAST_BITS, ceil_level, ceiled, floor_level, floored, report_precision
@@ -24,6 +23,7 @@ from bestarm.protocol.decisions import Floats, Ints, Mask
 from bestarm.protocol.kernel import Arms, Columns, Kernel, Script, remember
 from bestarm.protocol.messages import final_bits
 from bestarm.protocol.rounds import one_arm
+from bestarm.stats.sums import Sums
 
 
 class _Trials:

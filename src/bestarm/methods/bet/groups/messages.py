@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bestarm.methods.bet.decisions import Sums
 from bestarm.methods.bet.downlink import RATIO_BITS
 from bestarm.methods.bet.levels import LEAST_BITS, BetWire, Report, report_precision
 from bestarm.methods.bet.uplink import MOST_SUPPLY
 from bestarm.protocol.codec import Malformed, Reader, Writer, width_of
 from bestarm.protocol.decisions import Ints
 from bestarm.protocol.messages import Final, Stopped, canonical, read_final
+from bestarm.stats.sums import Sums
 
 CONFIRMED = b""  # the answer to ``Restart``
 

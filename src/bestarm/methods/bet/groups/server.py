@@ -14,7 +14,7 @@ import numpy as np
 
 from bestarm.methods.bet import decisions as bet_decisions
 from bestarm.methods.bet.blocks import Blocks, wire_of
-from bestarm.methods.bet.decisions import Bets, Sums
+from bestarm.methods.bet.decisions import Bets
 from bestarm.methods.bet.groups.messages import CONFIRMED, Block, Down, Part, Restart, decode, sums_of
 from bestarm.methods.bet.levels import report_precision
 from bestarm.methods.bet.options import Bet
@@ -26,6 +26,7 @@ from bestarm.protocol.events import Action
 from bestarm.protocol.messages import Stopped
 from bestarm.protocol.rounds import DROPPED, RoundServer
 from bestarm.stats import betting
+from bestarm.stats.sums import Sums
 
 AGAIN = f"{DROPPED}: the others begin again with fresh pulls"
 

@@ -1,0 +1,56 @@
+"""Recorded rewards as every reader of tables returns them: counts of values by cell, or rows in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Recorded rewards by site and option, one entry per row or per distinct value.
+
+    The arrays run in parallel. `value` is in the user's unit; `count` says how often it occurred.
+    ``counted`` sorts them and merges equal values, so that the order of the rows is lost.
+
+    Parameters
+    ----------
+    sites, options : tuple of str
+        The names, in the order of the table.
+    site, option : ndarray of int
+        For each entry, the position of its site and of its option.
+    value : ndarray of float
+        The reward.
+    count : ndarray of int
+        How many rewards the entry stands for.
+    """
+
+    sites: tuple[str, ...]
+    options: tuple[str, ...]
+    site: NDArray[np.int64]
+    option: NDArray[np.int64]
+    value: NDArray[np.float64]
+    count: NDArray[np.int64]
+
+    @property
+    def total(self) -> int:
+        """How many rewards there are."""
+        return int(self.count.sum())
+
+    def counted(self) -> Rows:
+        """The same rewards, sorted by site, option and value, with equal values merged.
+
+        >>> one = np.array([0, 0, 0])
+        >>> rows = Rows(("s",), ("a",), one, one, np.array([2.0, 1.0, 2.0]), np.array([1, 1, 3]))
+        >>> rows.counted().value.tolist(), rows.counted().count.tolist()
+        ([1.0, 2.0], [1, 4])
+        """
+        order = np.lexsort((self.value, self.option, self.site))
+        site, option, value = self.site[order], self.option[order], self.value[order]
+        new = np.ones(len(value), dtype=bool)
+        new[1:] = (np.diff(site) != 0) | (np.diff(option) != 0) | (np.diff(value) != 0)
+        first = np.flatnonzero(new)
+        count = np.add.reduceat(self.count[order], first) if len(first) else self.count[:0]
+        return Rows(self.sites, self.options, site[first], option[first], value[first], count)

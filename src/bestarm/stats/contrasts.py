@@ -1,0 +1,214 @@
+"""Bets on contrasts: is option b better than option a on the weighted average over several sites?
+
+A cell is an option at a site. The value of an option is Σ_s w_s·μ_s over its cells. A block of bets on "b is
+ahead of a by more than ρ" multiplies the wealth by a factor for each reward of their cells. All of them stake
+the same total Λ, so the mean of the factor is at most 1 if b is ahead by at most ρ, whatever the sites are
+like (Theorem 1 of docs/questions-proofs.md). Bets are fixed before the block, from earlier rewards; after it,
+only the sums of each cell are needed. Arrays end with the axis of sites, and grids of stakes with one more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bestarm.stats import betting
+from bestarm.stats.sums import Floats, Sums
+
+
+@dataclass(frozen=True)
+class Sides:
+    """One value for each cell of option b (`up`, the bet is on it) and of option a (`down`, against it)."""
+
+    up: Floats
+    down: Floats
+
+    @staticmethod
+    def of(up: ArrayLike, down: ArrayLike) -> Sides:
+        return Sides(np.asarray(up, dtype=np.float64), np.asarray(down, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class ContrastBets:
+    """The bets of a block, fixed before its pulls.
+
+    `centres` have the axis of sites, `stakes` (Λ) and `weights` the axis of stakes. `share` is w/n of each
+    cell: a reward of the cell stakes Λ·w/n.
+    """
+
+    centres: Sides
+    share: Sides
+    stakes: Floats
+    weights: Floats
+
+
+def estimate(count: ArrayLike, total: ArrayLike) -> Floats:
+    """p̂ = (S + ½)/(N + 1), which is never 0 or 1. With sums of squares it estimates the second moment."""
+    return np.asarray((np.asarray(total) + 0.5) / (np.asarray(count) + 1.0))
+
+
+def stake_count(pulls: int) -> int:
+    """How many stakes a bet uses after this many pulls per option, all sites together."""
+    return betting.stake_count(pulls)
+
+
+def centres_of(means: Sides, pulls: Sides, weights: Sides, margin: ArrayLike = 0.0) -> Sides:
+    """The centres of the bets, with Σ w·m of option b at least `margin` above that of option a.
+
+    Where both options have the same weight at every site, they share the centre of a site, which is the mean
+    of its two estimates weighted by their pulls. Else every centre moves by the same amount.
+
+    Parameters
+    ----------
+    means : Sides
+        The estimated mean of each cell.
+    pulls : Sides
+        The pulls of each cell in the block.
+    weights : Sides
+        The weight of each cell; 0 if the option is not offered there.
+    margin : array_like
+        ρ: the lead that the bets dispute.
+
+    Returns
+    -------
+    Sides
+    """
+    half = np.asarray(margin, dtype=np.float64)[..., None] / 2
+    both = pulls.up + pulls.down
+    middle = pulls.up * means.up + pulls.down * means.down
+    middle = np.clip(middle / np.where(both > 0, both, 1.0), betting.MARGIN, 1 - betting.MARGIN)
+    lead = (weights.up * means.up - weights.down * means.down).sum(axis=-1, keepdims=True)
+    shift = lead / (weights.up + weights.down).sum(axis=-1, keepdims=True)
+    alike = (weights.up == weights.down).all(axis=-1, keepdims=True)
+    return Sides(
+        np.asarray(np.where(alike, middle, means.up - shift) + half),
+        np.asarray(np.where(alike, middle, means.down + shift) - half),
+    )
+
+
+def largest_stake(centres: Sides, share: Sides) -> Floats:
+    """The Λ at which a single reward could take the whole wealth: the limit of positivity."""
+    risk = np.maximum(
+        share.up * np.maximum(centres.up, betting.MARGIN),
+        share.down * np.maximum(1.0 - centres.down, betting.MARGIN),
+    )
+    return np.asarray(1.0 / risk.max(axis=-1))
+
+
+def share_of(weights: ArrayLike, pulls: ArrayLike) -> Floats:
+    """w/n of each cell; 0 without pulls or without weight."""
+    n = np.asarray(pulls, dtype=np.float64)
+    return np.asarray(np.where(n > 0, np.asarray(weights) / np.where(n > 0, n, 1.0), 0.0))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What earlier rewards say about a contrast: centres, the lead, and its variance now and in a block."""
+
+    centres: Sides
+    share: Sides
+    lead: Floats  # of b over a, less the margin
+    error: Floats  # the variance of the estimated lead
+    spread: Floats  # Σ w²·v/n over the cells of the block: the variance of its contrast
+
+
+def forecast(up: Sums, down: Sums, pulls: Sides, weights: Sides, margin: ArrayLike = 0.0) -> Forecast:
+    """The forecast for a block with these pulls, from the rewards before it.
+
+    Parameters
+    ----------
+    up, down : Sums
+        The earlier rewards of the cells of options b and a.
+    pulls, weights : Sides
+        The pulls of each cell in the block, and its weight.
+    margin : array_like
+        ρ: the lead that the bets dispute.
+
+    Returns
+    -------
+    Forecast
+    """
+    means = Sides(estimate(up.count, up.total), estimate(down.count, down.total))
+    centres = centres_of(means, pulls, weights, margin)
+    share = Sides(share_of(weights.up, pulls.up), share_of(weights.down, pulls.down))
+    v = Sides(_second_moment(up, centres.up), _second_moment(down, centres.down))
+    before = Sides(np.maximum(up.count, 1.0), np.maximum(down.count, 1.0))
+    error = weights.up**2 * v.up / before.up + weights.down**2 * v.down / before.down
+    spread = weights.up * share.up * v.up + weights.down * share.down * v.down
+    lead = (weights.up * means.up - weights.down * means.down).sum(axis=-1) - np.asarray(margin)
+    return Forecast(centres, share, np.asarray(lead), error.sum(axis=-1), spread.sum(axis=-1))
+
+
+def _second_moment(sums: Sums, centre: Floats) -> Floats:
+    """An estimate of E(x − centre)², with four pulls' worth of a coin's variance added."""
+    coin = np.clip(centre, betting.MARGIN, 1 - betting.MARGIN)
+    about = sums.squares - 2 * centre * sums.total + sums.count * centre**2
+    return np.asarray((np.maximum(about, 0.0) + 4 * coin * (1 - coin)) / (sums.count + 4))
+
+
+def contrast_bets(
+    up: Sums, down: Sums, pulls: Sides, weights: Sides, stakes: int, margin: ArrayLike = 0.0
+) -> ContrastBets:
+    """The bets on "b is ahead of a by more than ρ" for a block, from the rewards before it.
+
+    Parameters
+    ----------
+    up, down : Sums
+        The earlier rewards of the cells of options b and a; the last axis is the site.
+    pulls : Sides
+        The pulls of each cell in the block, at least 1 where its weight is above 0.
+    weights : Sides
+        The weight of each cell; 0 where the option is not offered.
+    stakes : int
+        The number of stakes, see ``stake_count``.
+    margin : array_like
+        ρ.
+
+    Returns
+    -------
+    ContrastBets
+
+    Examples
+    --------
+    One block at one site: the lead of 8 of 10 over 3 of 10 multiplies the wealth.
+
+    >>> before = Sums.none(1)
+    >>> ten, one = Sides.of([10.0], [10.0]), Sides.of([1.0], [1.0])
+    >>> bets = contrast_bets(before, before, ten, one, stakes=9)
+    >>> b, a = (Sums(*(np.array([float(x)]) for x in (10, s, s, 0, 1))) for s in (8, 3))
+    >>> round(float(np.exp(log_factor(bets, b, a))), 2)
+    5.3
+    """
+    seen = forecast(up, down, pulls, weights, margin)
+    largest = betting.CAP * largest_stake(seen.centres, seen.share)
+    grid = largest[..., None] * np.exp2(-0.5 * np.arange(stakes))
+    shares = betting.weights_around(grid * seen.spread[..., None], seen.lead, seen.error)
+    return ContrastBets(seen.centres, seen.share, grid, shares)
+
+
+def log_wealths(bets: ContrastBets, up: Sums, down: Sums) -> Floats:
+    """The least logarithm of the factor of each stake, from the block's rewards; the last axis is the stake.
+
+    The sums of b may be rounded as ``betting.least_log_wealth`` allows, those of a in the reflected way.
+    """
+    b, a = (Sums(*(np.asarray(part)[..., None] for part in sums.parts)) for sums in (up, down))
+    stakes = bets.stakes[..., None, :]
+    gained = betting.least_log_wealth(
+        b.count, b.total, b.squares, b.least, stakes * bets.share.up[..., None], bets.centres.up[..., None]
+    )
+    lost = betting.least_log_wealth(
+        a.count,
+        a.count - a.total,
+        a.count - 2 * a.total + a.squares,
+        1.0 - a.most,
+        stakes * bets.share.down[..., None],
+        1.0 - bets.centres.down[..., None],
+    )
+    return np.asarray((gained + lost).sum(axis=-2))
+
+
+def log_factor(bets: ContrastBets, up: Sums, down: Sums) -> Floats:
+    """The logarithm of the factor of a block, from its rewards of the cells of b and a."""
+    return betting.log_mean_exp(log_wealths(bets, up, down), bets.weights)
