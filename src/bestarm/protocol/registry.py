@@ -96,6 +96,8 @@ class Method:
         sentence; empty if the guarantee of the verdict includes the interval.
     grouped : Method or None
         The variant of the method for groups of several clients, if it uses other machines.
+    asked : Method or None
+        The variant of the method for questions other than "anywhere", if it answers them.
     """
 
     name: str
@@ -128,6 +130,7 @@ class Method:
     most_reports: Callable[[Layout, Any], int] = field(default=lambda layout, options: 0)
     row_text: Callable[[Mapping[str, Any], int, Sequence[str]], str] = lambda row, place, arms: ""
     grouped: Method | None = None
+    asked: Method | None = None
 
     @property
     def peers(self) -> bool:
@@ -140,11 +143,13 @@ class Method:
         assert self.server is None
         return cast("type[PeerMachine]", self.client)
 
-    def __reduce__(self) -> tuple[Callable[[str, bool], Method], tuple[str, bool]]:
+    def __reduce__(self) -> tuple[Callable[[str, str], Method], tuple[str, str]]:
         """Pickle by name: a copy in another process is the method registered there."""
-        return _copy, (self.name, method_named(self.name) is not self)
+        known = method_named(self.name)
+        return _copy, (self.name, next((v for v in VARIANTS if getattr(known, v) is self), ""))
 
 
+VARIANTS = ("grouped", "asked")  # fields of a method that hold a variant of it
 METHODS: dict[str, Method] = {}
 
 
@@ -197,10 +202,10 @@ def method_named(name: object) -> Method:
     return METHODS[name]
 
 
-def _copy(name: str, several: bool) -> Method:
-    """The registered method, or its variant for groups of several clients."""
+def _copy(name: str, variant: str) -> Method:
+    """The registered method, or a variant of it."""
     found = method_named(name)
-    return found.grouped if several and found.grouped else found
+    return cast(Method, getattr(found, variant)) if variant else found
 
 
 def options_for(method: str, keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,7 +233,21 @@ def unpacked(method: str | Common | None, keys: Mapping[str, Any]) -> tuple[str 
 
 
 def method_for(name: str, layout: Layout) -> Method:
-    """The variant of a method for a layout."""
+    """The variant of a method for a layout and its question."""
     method = method_named(name)
+    if layout.question.kind != "anywhere":
+        return method.asked or method
     several = any(len(group.clients) > 1 for group in layout.groups)
     return method.grouped if several and method.grouped else method
+
+
+def demand_answers(name: str, layout: Layout) -> None:
+    """Raise InputError unless the method answers the question of a layout."""
+    kind = layout.question.kind
+    if kind not in method_named(name).questions:
+        able = [method.name for method in METHODS.values() if kind in method.questions]
+        raise InputError(
+            f'method "{name}" does not answer question = "{kind}"',
+            expected=f"one of: {', '.join(able)}",
+            fix=f'Use method = "{able[0]}"' if able else "",
+        )

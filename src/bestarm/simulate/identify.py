@@ -17,8 +17,9 @@ from bestarm.errors import InputError
 from bestarm.graphs.graph import Graph
 from bestarm.problem.layout import Layout
 from bestarm.problem.problem import Problem
+from bestarm.problem.question import KEYS
 from bestarm.protocol.options import Common, make, on_unit_scale
-from bestarm.protocol.registry import METHODS, method_named, options_for, unpacked
+from bestarm.protocol.registry import METHODS, demand_answers, method_named, options_for, unpacked
 from bestarm.records.record import Record
 from bestarm.simulate.adversary import Adversary
 from bestarm.simulate.draw import Drawn
@@ -42,6 +43,8 @@ def default_method(options: Mapping[str, Any], layout: Layout, liars: bool = Fal
     >>> [default_method(options, layout) for options in ({}, {"byzantine": 1}, {"epsilon": 0.1})]
     ['bet', 'fisher', 'fisher']
     """
+    if layout.question.kind != "anywhere":
+        return DEFAULT_METHOD
     several = len(layout.clients) > len(layout.groups)
     other = liars or options.get("byzantine") or (several and options.get("epsilon"))
     return DEFAULT_WITH_LIARS if other else DEFAULT_METHOD
@@ -101,7 +104,8 @@ def identify(
         A file that records the rewards that are drawn. ``bestarm watch`` follows it, and a run that was
         stopped resumes from it when you start it again.
     **options
-        The method's options; ``ba.Bet``, ``ba.Fisher``, ``ba.FedSel``, ``ba.RobustFedSel`` and
+        What is asked (`question`, `weights`, `control`, …; see ``Problem.asking``), and the method's
+        options; ``ba.Bet``, ``ba.Fisher``, ``ba.FedSel``, ``ba.RobustFedSel`` and
         ``ba.PeerToPeer`` document them.
 
     Returns
@@ -159,6 +163,8 @@ def prepare(
 ) -> tuple[Problem, str, Common]:
     """Check and return the problem, the method's name and its options; a scenario's keys are the defaults."""
     method, keys = unpacked(method, keys)
+    asked = {key: value for key, value in keys.items() if key in KEYS}
+    keys = {key: value for key, value in keys.items() if key not in KEYS}
     if isinstance(problem, Scenario):
         found = {**problem.options, **keys}
         liars = liars or bool(problem.adversaries)
@@ -170,7 +176,9 @@ def prepare(
             f"expected a Problem or a Scenario, got a {type(problem).__name__}",
             fix="Make one with Problem.bernoulli(…), or load a scenario file",
         )
+    problem = problem.asking(**asked) if asked else problem
     method = method or default_method(keys, problem.layout, liars)
+    demand_answers(method, problem.layout)
     options = make(method_named(method).options, keys, where=f"method {method}")
     method_named(method).refuse(problem.layout, on_unit_scale(options, problem.scale))
     return problem, method, options

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from bestarm.methods.bet import groups
+from bestarm.methods.bet import groups, sites
 from bestarm.methods.bet.audit import audit_client, good_event, pulls_of
 from bestarm.methods.bet.blocks import refuse
 from bestarm.methods.bet.client import Client
@@ -38,6 +38,7 @@ METHOD = Method(
     client=Client,
     server=Server,
     refuse=refuse,
+    questions=("anywhere", *sites.QUESTIONS),
     pulls_of=pulls_of,
     good_event=good_event,
     audit_client=audit_client,
@@ -60,6 +61,17 @@ METHOD = dataclasses.replace(
         pools=True,
         kernel=groups.kernel_for,
         trace=groups.Trace,
+    ),
+    asked=dataclasses.replace(
+        METHOD,
+        client=sites.Client,
+        server=sites.Server,
+        good_event=sites.good_event,
+        audit_client=sites.audit_client,
+        epsilon=False,
+        pools=True,
+        kernel=sites.kernel_for,
+        trace=sites.Trace,
     ),
 )
 
