@@ -17,7 +17,6 @@ from bestarm.errors import InputError
 from bestarm.graphs.graph import Graph
 from bestarm.problem.layout import Layout
 from bestarm.problem.problem import Problem
-from bestarm.problem.question import KEYS
 from bestarm.protocol.options import Common, make, on_unit_scale
 from bestarm.protocol.registry import METHODS, demand_answers, method_named, options_for, unpacked
 from bestarm.records.record import Record
@@ -25,7 +24,7 @@ from bestarm.simulate.adversary import Adversary
 from bestarm.simulate.draw import Drawn
 from bestarm.simulate.network import Network
 from bestarm.simulate.run import Progress, Run
-from bestarm.simulate.setup import Scenario
+from bestarm.simulate.setup import Scenario, with_question
 from bestarm.util.seeds import check_seed
 
 if TYPE_CHECKING:
@@ -163,8 +162,7 @@ def prepare(
 ) -> tuple[Problem, str, Common]:
     """Check and return the problem, the method's name and its options; a scenario's keys are the defaults."""
     method, keys = unpacked(method, keys)
-    asked = {key: value for key, value in keys.items() if key in KEYS}
-    keys = {key: value for key, value in keys.items() if key not in KEYS}
+    problem, keys = with_question(problem, keys)
     if isinstance(problem, Scenario):
         found = {**problem.options, **keys}
         liars = liars or bool(problem.adversaries)
@@ -176,7 +174,6 @@ def prepare(
             f"expected a Problem or a Scenario, got a {type(problem).__name__}",
             fix="Make one with Problem.bernoulli(…), or load a scenario file",
         )
-    problem = problem.asking(**asked) if asked else problem
     method = method or default_method(keys, problem.layout, liars)
     demand_answers(method, problem.layout)
     options = make(method_named(method).options, keys, where=f"method {method}")

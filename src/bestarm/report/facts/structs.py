@@ -13,6 +13,7 @@ import msgspec
 from bestarm.problem.scale import Scale
 from bestarm.protocol.trace import Why
 from bestarm.protocol.verdict import Verdict
+from bestarm.records.questions import OptionTable
 
 LineFate = Literal["in", "out", "withdrew"]
 
@@ -218,7 +219,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     `aim` explains what "best" means if that isn't obvious, `mean` names the quantity that the means are of,
     and `coins` is a note for runs whose means are of coins. `private` says whether the clients' own parts are
     known (None during the run). `peers` counts the honest peers by their answer. `broken` says why nothing is
-    promised, `checks` what is wrong with the record. `file` and `command` belong to the record.
+    promised, `checks` what is wrong with the record. `file` and `command` belong to the record. A question
+    about several sites has `options_by_site`, and `answers` and `promises` as sentences.
     """
 
     method: MethodFacts
@@ -262,6 +264,9 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None = None
     command: str | None = None
     file: str = "record.json"
+    options_by_site: OptionTable | None = None
+    answers: tuple[str, ...] = ()
+    promises: tuple[str, ...] = ()
 
 
 class OwnArmFacts(msgspec.Struct, frozen=True, kw_only=True):

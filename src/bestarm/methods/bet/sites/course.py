@@ -6,6 +6,7 @@ the step d. Both ends compute the pulls of every cell from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -96,3 +97,8 @@ def fitting(course: Course, step: int, supply: Ints, scale: Floats | None = None
         else:
             high = middle - 1
     return low
+
+
+def log_limit(level: float) -> float:
+    """The logarithm of the wealth at which an option leaves, or is settled."""
+    return math.log(1.0 / level)

@@ -8,7 +8,6 @@ options).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -64,6 +63,7 @@ class Race(Protocol):
     site: int | None
     clients: Ints
     weights: Floats
+    level: float  # an option leaves, or is settled, at wealth 1/level
     log_wealth: Floats  # (…, trials, options)
 
     @property
@@ -243,8 +243,3 @@ def races_of(cells: Cells, question: Question, options: Bet, present: Mask, tria
             weights = cells.weights((1.0,) * sites, own)
             found.append(BestRace(np.flatnonzero(own), weights, level, trials, site=j))
     return found
-
-
-def exit_limit(level: float) -> float:
-    """The logarithm of the wealth at which an option leaves, or is settled."""
-    return math.log(1.0 / level)

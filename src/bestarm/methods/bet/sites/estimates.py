@@ -72,7 +72,11 @@ def _lead(answer: Answer, ledger: Ledger, closed: Sequence[Closed], alpha: float
     lead = float((weights.up * mean[:, pair[0]] - weights.down * mean[:, pair[1]]).sum())
     low = _bound(closed, clients, pair, weights, alpha / 2, (-1.0, 1.0))
     high = -_bound(closed, clients, pair[::-1], Sides(weights.down, weights.up), alpha / 2, (-1.0, 1.0))
-    return replace(answer, value=lead, interval=(low, high))
+    # An answer that is right narrows the interval down; together they fail with probability at most δ + α.
+    margin = race.margin
+    ends = {"better": (margin, 1.0), "worse": (-1.0, -margin), "within": (-margin, margin)}
+    least, most = ends.get(answer.answer, (-1.0, 1.0))
+    return replace(answer, value=lead, interval=(max(low, least), min(high, most)))
 
 
 def _bound(

@@ -241,4 +241,11 @@ class Server(RoundServer):
     def certificate(self) -> dict[str, Any]:
         sums, total = self.ledger.sums, self.ledger.sums.total + self.ledger.rounded / 2
         cells = {"count": sums.count[0].astype(int).tolist(), "total": total[0].tolist()}
-        return {**super().certificate(), "exits": self.exits, "wealth": self.wealths, "cells": cells}
+        return {
+            **super().certificate(),
+            "over_all": self.course.question.kind != "each",
+            "levels": [race.level for race in self.ledger.races],
+            "exits": self.exits,
+            "wealth": self.wealths,
+            "cells": cells,
+        }
