@@ -96,6 +96,8 @@ class Method:
         sentence; empty if the guarantee of the verdict includes the interval.
     grouped : Method or None
         The variant of the method for groups of several clients, if it uses other machines.
+    robust : Method or None
+        The variant of the method for ``byzantine`` > 0, if it uses other machines.
     """
 
     name: str
@@ -128,6 +130,7 @@ class Method:
     most_reports: Callable[[Layout, Any], int] = field(default=lambda layout, options: 0)
     row_text: Callable[[Mapping[str, Any], int, Sequence[str]], str] = lambda row, place, arms: ""
     grouped: Method | None = None
+    robust: Method | None = None
 
     @property
     def peers(self) -> bool:
@@ -140,12 +143,20 @@ class Method:
         assert self.server is None
         return cast("type[PeerMachine]", self.client)
 
-    def __reduce__(self) -> tuple[Callable[[str, bool], Method], tuple[str, bool]]:
+    def variant(self, several: bool, options: Common | None) -> Method:
+        """The variant for groups of several clients or not, and for options: liars need other machines."""
+        if self.robust and options is not None and options.byzantine > 0:
+            return self.robust
+        return self.grouped if several and self.grouped else self
+
+    def __reduce__(self) -> tuple[Callable[[str, str], Method], tuple[str, str]]:
         """Pickle by name: a copy in another process is the method registered there."""
-        return _copy, (self.name, method_named(self.name) is not self)
+        whole = method_named(self.name)
+        return _copy, (self.name, next((v for v in VARIANTS if getattr(whole, v) is self), ""))
 
 
 METHODS: dict[str, Method] = {}
+VARIANTS = ("grouped", "robust")  # the fields of a method that hold one
 
 
 def register_method(method: Method) -> Method:
@@ -197,10 +208,10 @@ def method_named(name: object) -> Method:
     return METHODS[name]
 
 
-def _copy(name: str, several: bool) -> Method:
-    """The registered method, or its variant for groups of several clients."""
+def _copy(name: str, variant: str) -> Method:
+    """The registered method, or a variant of it."""
     found = method_named(name)
-    return found.grouped if several and found.grouped else found
+    return getattr(found, variant) if variant else found
 
 
 def options_for(method: str, keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,8 +238,6 @@ def unpacked(method: str | Common | None, keys: Mapping[str, Any]) -> tuple[str 
     raise InputError(f"no method has the options {method!r}", expected=f"one of: {', '.join(METHODS)}")
 
 
-def method_for(name: str, layout: Layout) -> Method:
-    """The variant of a method for a layout."""
-    method = method_named(name)
-    several = any(len(group.clients) > 1 for group in layout.groups)
-    return method.grouped if several and method.grouped else method
+def method_for(name: str, layout: Layout, options: Common | None = None) -> Method:
+    """The variant of a method for a layout and for options."""
+    return method_named(name).variant(any(len(group.clients) > 1 for group in layout.groups), options)

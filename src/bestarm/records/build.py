@@ -120,7 +120,7 @@ def _build(
     network: dict[str, Any] | None = None,
 ) -> Record:
     """Build a record; pulls and the good event are computed from the clients' part, if there is one."""
-    room, local = method_for(method, layout), certificate["local"]
+    room, local = method_for(method, layout, options), certificate["local"]
     verdicts = [verdict, *(peers or {}).values()]
     return Record(
         schema=SCHEMA,

@@ -46,11 +46,10 @@ def read_certificate(
         If the method or an option is unknown.
     """
     found, groups = method_named(method), problem["groups"]
-    if found.grouped is not None and any(len(group["clients"]) > 1 for group in groups):
-        found = found.grouped
-    return found.trace(
+    chosen = make(found.options, {**options, "delta": delta}, where="options")
+    return found.variant(any(len(group["clients"]) > 1 for group in groups), chosen).trace(
         Certificate(
-            options=make(found.options, {**options, "delta": delta}, where="options"),
+            options=chosen,
             arms=tuple(len(group["arms"]) for group in groups),
             clients=tuple(tuple(group["clients"]) for group in groups),
             server=certificate["server"],

@@ -8,7 +8,7 @@ from bestarm.errors import InputError
 from bestarm.methods.bet.levels import BetWire
 from bestarm.methods.bet.options import PREFERENCES, Bet
 from bestarm.problem.layout import Layout
-from bestarm.protocol.rounds import refuse_epsilon
+from bestarm.protocol.rounds import refuse_epsilon, refuse_small_groups
 
 MAX_PULLS = 2**36  # pulls of one arm: the run ends before it would need more
 
@@ -38,12 +38,7 @@ class Blocks:
 def refuse(layout: Layout, options: Bet) -> None:
     """Raise InputError for a layout or options that Fed-Bet does not support."""
     refuse_epsilon(options)
-    if options.byzantine:
-        raise InputError(
-            f"bet trusts all clients, so it can't tolerate byzantine = {options.byzantine} liars",
-            expected="byzantine = 0",
-            fix='Use method = "fisher", which tolerates f liars among 2f + 1 clients of a group',
-        )
+    refuse_small_groups(layout, options, 2, "bet")
     several = any(len(group.clients) > 1 for group in layout.groups)
     if several and options.silence != "wait":
         raise InputError(

@@ -116,10 +116,10 @@ def _bits_up(
     found: dict[str, int] = {}
     try:
         layout, scale = Problem.layout_from_dict(problem)
-        room = method_for(method, layout)
+        made = make(method_named(method).options, {**options, "delta": delta}, where="options")
+        room = method_for(method, layout, made)
         if room.server is None:
             return None
-        made = make(room.options, {**options, "delta": delta}, where="options")
         server = room.server(layout, on_unit_scale(made, scale))
         server.handle(Start())
         for event in heard(certificate["server"]["events"]):
