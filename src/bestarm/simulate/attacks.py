@@ -262,6 +262,7 @@ class Pump(Attack, name="pump"):
 class Withhold(Attack, name="withhold"):
     """Keeps its messages back while its own rewards look worse than its arms are, and sends them later."""
 
+    needs: ClassVar[tuple[str, ...]] = ("observed",)
     kept: tuple[bytes, ...] = ()
 
     def words(self, payload: bytes) -> list[bytes]:
@@ -273,9 +274,7 @@ class Withhold(Attack, name="withhold"):
 
     def _bad(self) -> bool:
         """Whether its rewards so far are below the true means."""
-        lies, j = self.world.method.lies, self.machine.group
-        if lies is None:
-            return False
+        lies, j = _lies(self), self.machine.group
         arms = range(self.world.problem.layout.arm_counts[j])
         seen = [(self.world.mean(j, a), lies.observed(self.machine, a)) for a in arms]
         return sum(mean - found for mean, found in seen if found is not None) > 0.0

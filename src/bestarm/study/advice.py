@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.protocol.planning import Averages, change, percent
-from bestarm.protocol.registry import METHODS
+from bestarm.protocol.registry import METHODS, method_for
 from bestarm.simulate.identify import prepare
 from bestarm.stats.limit import Limit
 from bestarm.study.forecast import INSTEAD, SEARCH_TRIALS, SURE, Bench, Cost, MethodPlan
@@ -59,7 +59,7 @@ def _comparison(name: str, cost: Averages, first: str, least: Averages) -> str:
 def _epsilon_advice(bench: Bench, row: MethodPlan, pulls: float) -> tuple[float, str] | None:
     """The smallest of a few ε that saves a tenth of the pulls (or lets the run end): its pulls and a text."""
     problem, _, chosen = prepare(bench.scenario, row.method, row.options)
-    if chosen.epsilon > 0.0 or not METHODS[row.method].epsilon:
+    if chosen.epsilon > 0.0 or not method_for(row.method, problem.layout, chosen).epsilon:
         return None
     width = problem.scale.high - problem.scale.low
     for epsilon in (0.01 * width, 0.02 * width, 0.05 * width, 0.1 * width):
