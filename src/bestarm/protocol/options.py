@@ -20,7 +20,7 @@ AnyOptions = TypeVar("AnyOptions", bound="Common")
 
 def on_unit_scale(options: AnyOptions, scale: Scale) -> AnyOptions:
     """A method's options, with those in units of the rewards rescaled to [0, 1]."""
-    return dataclasses.replace(options, epsilon=options.epsilon / (scale.high - scale.low))
+    return dataclasses.replace(options, epsilon=options.epsilon / scale.width)
 
 
 T = TypeVar("T")

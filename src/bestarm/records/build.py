@@ -30,12 +30,11 @@ CUT_OFF = "was cut off because it flooded the broker"  # of a client, in a warni
 
 def on_user_scale(verdict: Verdict, scale: Scale) -> Verdict:
     """A machine's verdict, converted from [0, 1] to the user's scale."""
-    width = scale.high - scale.low
     return msgspec.structs.replace(
         verdict,
         mean=None if verdict.mean is None else scale.user(verdict.mean),
         interval=None if verdict.interval is None else scale.user_interval(*verdict.interval),
-        gap=None if verdict.gap is None else verdict.gap * width,
+        gap=None if verdict.gap is None else min(verdict.gap * scale.width, scale.high - scale.low),
     )
 
 

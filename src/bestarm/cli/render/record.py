@@ -23,6 +23,7 @@ from bestarm.records.describe import (
     leading,
     mean_of,
     nothing_promised,
+    privacy_said,
     still_in,
     what_helps,
     why_undecided,
@@ -49,6 +50,8 @@ def show(record: Record, drawn: bool = False) -> None:
     else:
         _show_undecided(record)
     show_data(Data.from_dict(record.problem))
+    if hidden := privacy_said(record.problem):
+        out.print(hidden, style="dim", soft_wrap=True)
     _show_trouble(record)
     _show_groups(record)
     _show_costs(record)

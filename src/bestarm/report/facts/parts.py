@@ -14,7 +14,7 @@ from bestarm.protocol.events import Received, Start
 from bestarm.protocol.options import make, on_unit_scale
 from bestarm.protocol.registry import method_for, method_named
 from bestarm.protocol.rounds import heard
-from bestarm.records.describe import aim, coins_said, mean_of, shared_recording, too_many
+from bestarm.records.describe import aim, coins_said, mean_of, privacy_said, shared_recording, too_many
 from bestarm.report.facts.network import network_of
 from bestarm.report.facts.reading import Reader
 from bestarm.report.facts.structs import (
@@ -72,6 +72,7 @@ def of_parts(
         aim=aim(problem),
         mean=mean_of(problem),
         coins=coins_said(method, problem),
+        privacy=privacy_said(problem),
         version=__version__,
         versions=versions(),
         faults=tuple(FaultFacts(f["client"], f["round"], f["reason"], f.get("by")) for f in faults),
