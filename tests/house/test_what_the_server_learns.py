@@ -18,12 +18,13 @@ MODULES = ("messages", "uplink", "downlink", "levels")
 FROM_SERVER = {
     "bet.downlink.Named", "bet.downlink.Down", "bet.downlink.Renamed", "bet.downlink.Restart",
     "bet.downlink.Last", "bet.downlink.Missed", "bet.groups.messages.Down", "bet.groups.messages.Restart",
-    "bet.robust.messages.Down", "fed_sel.messages.Bound", "fisher.messages.LookDown",
+    "bet.robust.messages.Down", "bet.sites.messages.Leg", "bet.sites.messages.Plan", "bet.sites.messages.End",
+    "fed_sel.messages.Bound", "fisher.messages.LookDown",
     "fisher.pooled.messages.PoolDown", "protocol.messages.Onward", "protocol.messages.Final",
 }  # fmt: skip
 NOT_SENT = {
     "bet.downlink.Expected", "bet.uplink.Context", "bet.uplink.Stale", "bet.groups.messages.Block",
-    "bet.levels.BetWire", "fisher.messages.LookWire", "protocol.messages.Wire",
+    "bet.levels.BetWire", "bet.sites.messages.Wire", "fisher.messages.LookWire", "protocol.messages.Wire",
 }  # fmt: skip
 
 

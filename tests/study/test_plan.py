@@ -181,13 +181,15 @@ def test_advice_agrees_with_fresh_measurements():
 
 
 def test_one_round_is_advised_where_it_is_certain():
-    found = ba.plan(ba.Problem.bernoulli([[0.9, 0.6], [0.5, 0.2]]), delta=0.1, trials=100, seed=1, workers=1)
+    problem = ba.Problem.bernoulli([[0.9, 0.6], [0.5, 0.2]])
+    found = ba.plan(problem, delta=0.1, trials=100, seed=1, workers=1, methods=["fed-sel", "fisher"])
     assert any("fed-sel needs one round" in text for text in found.advice)
     assert not any("period" in text for text in found.advice)
 
 
 def test_a_method_that_never_ends_is_reported_and_not_run():
-    tied = ba.plan(ba.Problem.bernoulli([[0.9, 0.9], [0.3, 0.2]]), delta=0.1, trials=50, seed=1, workers=1)
+    problem = ba.Problem.bernoulli([[0.9, 0.9], [0.3, 0.2]])
+    tied = ba.plan(problem, delta=0.1, trials=50, seed=1, workers=1, methods=["fed-sel", "fisher"])
     assert all(row.cost is None and row.enough is None and "tied" in row.why_not for row in tied.methods)
     assert tied.limit is None
     assert any("epsilon = 0.01 would let it end" in text for text in tied.advice)
@@ -291,9 +293,11 @@ def test_a_schedule_decides_in_two_rounds_where_the_default_does_not():
     assert "at most delta" in found.note
 
 
-def test_a_schedule_keeps_to_bits_and_to_pulls():
+@pytest.mark.parametrize("methods", slow_but([["fisher"]], [["fisher"], None]))
+def test_a_schedule_keeps_to_bits_and_to_pulls(methods):
     problem = ba.Problem.bernoulli([[0.9, 0.5], [0.7, 0.3]])
-    found = ba.schedule(problem, max_bits=60, delta=0.1, trials=400, seed=1, budget=2000, workers=1)
+    keys = {"max_bits": 60, "delta": 0.1, "seed": 1, "methods": methods, "workers": 1}
+    found = ba.schedule(problem, trials=400, budget=2000, **keys)
     assert found.probability > 0.9
     runs = ba.study(
         problem, found.method, trials=1000, seed=7, delta=0.1, budget=2000, workers=1, **found.options
@@ -301,7 +305,7 @@ def test_a_schedule_keeps_to_bits_and_to_pulls():
     assert runs["pulls_max"].max() <= 2000
     fits = (runs["status"] == "identified") & (runs["bits_up"] + runs["bits_down"] <= 60)
     assert not rate_exceeds(int((~fits).sum()), 1000, 1 - found.interval[0])
-    poor = ba.schedule(problem, max_bits=60, delta=0.1, trials=100, seed=1, budget=40, workers=1)
+    poor = ba.schedule(problem, trials=100, budget=40, **keys)
     assert poor.probability < 0.2
 
 

@@ -12,6 +12,7 @@ import typer
 import typer.core
 
 from bestarm.errors import InputError
+from bestarm.problem.question import KINDS
 from bestarm.protocol.registry import METHODS
 from bestarm.simulate.identify import DEFAULT_METHOD, DEFAULT_WITH_LIARS
 from bestarm.util.disk_errors import demand_writable, write_error
@@ -59,7 +60,7 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
         hints = get_type_hints(method.options)
         for field in dataclasses.fields(method.options):
             added[field.name] = _parameter(field, hints[field.name])
-    parameters = [*own, *added.values()]
+    parameters = [*own, *QUESTION_FLAGS, *added.values()]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
@@ -98,9 +99,41 @@ def _default(key: str) -> str:
     return "; ".join(f"{value} for {', '.join(names)}" for value, names in by_value.items())
 
 
+QUESTION_HELP = {
+    "question": (str, f"one of: {', '.join(KINDS)} [default: anywhere]"),
+    "weights": (str, 'weights of the sites: equal, rows, or "US=2,EU=1" [default: equal]'),
+    "control": (str, "the option that the others are compared with"),
+    "simultaneous": (bool, "with each: one delta for all sites together, not one per site"),
+    "also": (str, "with overall: each, to answer for every site as well"),
+    "missing_options": (str, "options that some sites do not offer: refuse or average [default: refuse]"),
+}
+
+
+def _flag(key: str, kind: type, text: str) -> inspect.Parameter:
+    info = typer.Option(
+        "--" + key.replace("_", "-"), help=text, show_default=False, rich_help_panel="Question"
+    )
+    annotation = Annotated[kind | None, info]  # type: ignore[valid-type]
+    return inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+QUESTION_FLAGS = [_flag(key, kind, text) for key, (kind, text) in QUESTION_HELP.items()]
+
+
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of methods that the user has given."""
-    return {key: value for key, value in options.items() if value is not None}
+    """The question and the options of methods that the user has given."""
+    found = {key: value for key, value in options.items() if value is not None}
+    if "=" in found.get("weights", ""):
+        found["weights"] = dict(_weight(part) for part in found["weights"].split(","))
+    return found
+
+
+def _weight(text: str) -> tuple[str, float]:
+    name, _, number = text.rpartition("=")
+    try:
+        return name.strip(), float(number)
+    except ValueError:
+        raise InputError(f"--weights {text!r}", expected="SITE=NUMBER, for example US=2,EU=1") from None
 
 
 def check_folder(path: Path | None) -> None:

@@ -16,7 +16,7 @@ from bestarm.cli.exit_codes import BAD_INPUT, INTERRUPTED, OK, UNDECIDED
 from bestarm.cli.options import Force, Json, MethodOption, ScenarioPath, check_folder, given, with_options
 from bestarm.cli.render.progress import run_progress
 from bestarm.cli.render.record import show
-from bestarm.cli.scenario_warnings import warn_of_liars, warn_of_ties
+from bestarm.cli.scenario_warnings import say_question, warn_of_liars, warn_of_ties
 from bestarm.cli.terminal import complain, err, out, safe, warn
 from bestarm.errors import InputError
 from bestarm.problem.data import Data
@@ -28,7 +28,7 @@ from bestarm.scenario.load import load
 from bestarm.scenario.template import TEMPLATE
 from bestarm.simulate.adversary import refuse_attacks
 from bestarm.simulate.identify import Interrupted, check_network, default_method, identify, prepare
-from bestarm.simulate.setup import Scenario
+from bestarm.simulate.setup import Scenario, asking
 from bestarm.util.files import write_new
 
 
@@ -60,6 +60,8 @@ def run(
     """Run a scenario once, in this process, and name the best arm. Options given here override the file's."""
     chosen = given(options)
     loaded = load(scenario)
+    say_question(loaded, chosen, quiet=as_json)
+    loaded, chosen = asking(loaded, chosen)
     warn_of_ties(loaded, method, {**loaded.options, **chosen})
     warn_of_liars(loaded, method, {**loaded.options, **chosen})
     for path in (save, plot, report, journal):
@@ -123,6 +125,7 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
     """Check a scenario file without running it."""
     loaded = load(scenario)
     refused = _refusal(loaded)
+    asked = say_question(loaded, {}, quiet=as_json)
     warnings = warn_of_ties(loaded, None, loaded.options) + warn_of_liars(loaded, None, loaded.options)
     data = loaded.problem.data
     if data and data.replace:
@@ -133,6 +136,8 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
         "groups": len(layout.groups),
         "arms": sum(layout.arm_counts),
         "clients": len(layout.clients),
+        "question": layout.question.kind,
+        "asked_silently": bool(asked),
         "method": loaded.method or default_method(loaded.options, layout, bool(loaded.adversaries)),
         "refused": refused,
         "warnings": warnings,
@@ -141,9 +146,10 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
     if as_json:
         print(json.dumps(facts))
     elif refused is None:
+        ask = "" if facts["question"] == "anywhere" else f", question {facts['question']}"
         out.print(
             f"{safe(str(scenario))} is fine: {facts['groups']} groups, {facts['arms']} arms, "
-            f"{facts['clients']} clients, method {facts['method']}."
+            f"{facts['clients']} clients, method {facts['method']}{ask}."
         )
         _show_aim(aim(loaded.problem.to_dict()), data)
     if refused is not None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bestarm.cli.terminal import warn
+from bestarm.cli.terminal import out, safe, warn
 from bestarm.protocol.registry import Method, method_named
 from bestarm.records.describe import groups_with_too_many_liars
+from bestarm.records.questions import asked_silently
 from bestarm.simulate.identify import default_method
 from bestarm.simulate.setup import Scenario
 
@@ -28,6 +29,16 @@ def warn_of_ties(scenario: Scenario, method: str | None, options: Mapping[str, A
     cure = "epsilon or budget" if chosen.epsilon else "budget"
     ties = scenario.problem.ties(local=chosen.local_bests)
     return warn([f"{tie}. An exact comparison never ends: set {cure}" for tie in ties])
+
+
+def say_question(scenario: Scenario, options: Mapping[str, Any], quiet: bool = False) -> str:
+    """Say what will be asked, where sites share options and nobody said which question is meant."""
+    if scenario.asked or scenario.family or "question" in options:
+        return ""
+    text = asked_silently(scenario.problem.layout.groups)
+    if text and not quiet:
+        out.print(safe(text), style="yellow", soft_wrap=True)
+    return text
 
 
 def warn_of_liars(scenario: Scenario, method: str | None, options: Mapping[str, Any]) -> list[str]:

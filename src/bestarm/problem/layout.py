@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bestarm.errors import InputError
+from bestarm.problem.question import ANYWHERE, Question
 
 MAX_NAME = 200
 MAX_CLIENTS = 1_000_000
@@ -35,10 +36,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Layout:
-    """The groups, as every participant knows them. If `finite`, a client's rewards may run out."""
+    """The groups and the question, as every participant knows them.
+
+    If `finite`, a client's rewards may run out.
+    """
 
     groups: tuple[Group, ...]
     finite: bool = False
+    question: Question = ANYWHERE
 
     def __post_init__(self) -> None:
         if not self.groups:

@@ -27,8 +27,10 @@ from bestarm.problem.parts import (
     models_of,
 )
 from bestarm.problem.privacy import check_privacy, private
+from bestarm.problem.question import ANYWHERE, Question, make_question
 from bestarm.problem.rewards import RewardModel, Unknown
 from bestarm.problem.scale import UNIT, Scale
+from bestarm.problem.truth import ties_of, truth
 from bestarm.util.text import nearest, shorten
 
 if TYPE_CHECKING:
@@ -260,7 +262,39 @@ class Problem:
         """This problem with every reward that isn't 0/1 turned into a coin of the same mean."""
         groups = tuple(replace(group, binary=True) for group in self.layout.groups)
         rewards = tuple(tuple(coined(model) for model in row) for row in self.rewards)
-        return replace(self, layout=Layout(groups, self.layout.finite), rewards=rewards)
+        return replace(self, layout=replace(self.layout, groups=groups), rewards=rewards)
+
+    def asking(self, question: str = "anywhere", **keys: object) -> Problem:
+        """This problem with another question.
+
+        Parameters
+        ----------
+        question : {"anywhere", "overall", "each", "control"}
+            Which option of which site is best; which is best on the average over all sites; which is best at
+            each site; which are better than the control.
+        **keys
+            `weights` ("equal", "rows" or a number for each site), `control`, `simultaneous`, `also` and
+            `missing_options`; see ``Question``.
+
+        Returns
+        -------
+        Problem
+
+        Raises
+        ------
+        InputError
+            If a key does not belong to the question, or the sites do not share their options.
+
+        Examples
+        --------
+        >>> regions = Problem.from_rewards({"US": {"A": 0.3, "B": 0.4}, "EU": {"A": 0.7, "B": 0.5}})
+        >>> regions.best, regions.asking("overall").best, regions.asking("each").best
+        ('EU/A', 'A', 'US: B, EU: A')
+        """
+        rows = [sum(model.limit or 0 for row in models for model in row) for models in self._by_group()]
+        known = rows if self.layout.finite and all(rows) else None
+        made = make_question(self.layout.groups, {"question": question, **keys}, known)
+        return replace(self, layout=replace(self.layout, question=made))
 
     def private(self, epsilon: float) -> Problem:
         """This problem with every reward replaced by a random answer, so that no pull tells much about it.
@@ -299,14 +333,19 @@ class Problem:
                 made[id(row)] = tuple(private(model, epsilon, self.data is not None) for model in row)
         return replace(
             self,
-            layout=Layout(groups, self.layout.finite),
+            layout=replace(self.layout, groups=groups),
             rewards=tuple(made[id(row)] for row in self.rewards),
             scale=replace(self.scale, privacy=epsilon),
         )
 
     @cached_property
     def best(self) -> str | None:
-        """The full name of the best arm; None if a mean is unknown or the best isn't unique."""
+        """The right answer; None if a mean is unknown or the answer isn't unique.
+
+        It is the full name of the best arm, or what the question asks for: see ``truth``.
+        """
+        if self.layout.question.kind != "anywhere":
+            return truth(self)
         flat = [
             (mean, self.layout.arm(j, a)) for j, row in enumerate(self.means) for a, mean in enumerate(row)
         ]
@@ -329,6 +368,8 @@ class Problem:
         list of str
             One description per tie.
         """
+        if self.layout.question.kind != "anywhere":
+            return ties_of(self)
         names = [self.layout.arm(j, a) for j, n in enumerate(self.layout.arm_counts) for a in range(n)]
         flat = [mean for row in self.means for mean in row]
         if any(mean is None for mean in flat):
@@ -399,7 +440,9 @@ class Problem:
             )
         scale = self.scale.to_dict()
         data = {} if self.data is None else {"data": asdict(self.data)}
-        return {"scale": scale, "finite": self.layout.finite, "groups": groups, **data}
+        asked = self.layout.question
+        question = {} if asked == ANYWHERE else {"question": asked.to_dict()}
+        return {"scale": scale, "finite": self.layout.finite, "groups": groups, **question, **data}
 
     @staticmethod
     def layout_from_dict(data: Mapping[str, Any]) -> tuple[Layout, Scale]:
@@ -407,7 +450,8 @@ class Problem:
         groups = tuple(
             Group(g["name"], tuple(g["arms"]), tuple(g["clients"]), g["binary"]) for g in data["groups"]
         )
-        return Layout(groups, data["finite"]), Scale(**data["scale"])
+        question = Question.from_dict(data.get("question"))
+        return Layout(groups, data["finite"], question), Scale(**data["scale"])
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Problem:

@@ -20,17 +20,23 @@ AnyOptions = TypeVar("AnyOptions", bound="Common")
 
 def on_unit_scale(options: AnyOptions, scale: Scale) -> AnyOptions:
     """A method's options, with those in units of the rewards rescaled to [0, 1]."""
-    return dataclasses.replace(options, epsilon=options.epsilon / scale.width)
+    scaled = [field.name for field in dataclasses.fields(options) if field.metadata.get("scaled")]
+    return dataclasses.replace(options, **{name: getattr(options, name) / scale.width for name in scaled})
 
 
 T = TypeVar("T")
 Check = Callable[[object], bool]
 
 
-def option(default: T, help: str, check: Check, expected: str, unset: str = "no limit") -> T:
-    """A field of an options class; `unset` describes what a default of None means."""
+def option(
+    default: T, help: str, check: Check, expected: str, unset: str = "no limit", *, scaled: bool = False
+) -> T:
+    """A field of an options class.
+
+    `unset` describes what a default of None means; `scaled` says that the value is in units of the rewards.
+    """
     shown = unset if default is None else str(default)
-    facts = {"help": help, "check": check, "expected": expected, "shown": shown}
+    facts = {"help": help, "check": check, "expected": expected, "shown": shown, "scaled": scaled}
     return dataclasses.field(default=default, metadata=facts)
 
 
@@ -121,7 +127,11 @@ class Common:
         0.05, "failure probability", number(1e-100, below=1.0), "a number in (0, 1), ends excluded"
     )
     epsilon: float = option(
-        0.0, "how far the answer may be from the best arm, in units of the rewards", number(0.0), "at least 0"
+        0.0,
+        "how far the answer may be from the best arm, in units of the rewards",
+        number(0.0),
+        "at least 0",
+        scaled=True,
     )
     byzantine: int = option(0, "liars in each group", whole(0), "a whole number of at least 0")
     budget: int | None = option(

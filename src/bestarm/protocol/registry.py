@@ -96,6 +96,8 @@ class Method:
         sentence; empty if the guarantee of the verdict includes the interval.
     grouped : Method or None
         The variant of the method for groups of several clients, if it uses other machines.
+    asked : Method or None
+        The variant of the method for questions other than "anywhere", if it answers them.
     robust : Method or None
         The variant of the method for ``byzantine`` > 0, if it uses other machines.
     """
@@ -130,6 +132,7 @@ class Method:
     most_reports: Callable[[Layout, Any], int] = field(default=lambda layout, options: 0)
     row_text: Callable[[Mapping[str, Any], int, Sequence[str]], str] = lambda row, place, arms: ""
     grouped: Method | None = None
+    asked: Method | None = None
     robust: Method | None = None
 
     @property
@@ -143,20 +146,23 @@ class Method:
         assert self.server is None
         return cast("type[PeerMachine]", self.client)
 
-    def variant(self, several: bool, options: Common | None) -> Method:
-        """The variant for groups of several clients or not, and for options: liars need other machines."""
+    def variant(self, layout: Layout, options: Common | None) -> Method:
+        """The variant for a layout and its question, and for options: liars need other machines."""
+        if layout.question.kind != "anywhere":
+            return self.asked or self
         if self.robust and options is not None and options.byzantine > 0:
             return self.robust
+        several = any(len(group.clients) > 1 for group in layout.groups)
         return self.grouped if several and self.grouped else self
 
     def __reduce__(self) -> tuple[Callable[[str, str], Method], tuple[str, str]]:
         """Pickle by name: a copy in another process is the method registered there."""
-        whole = method_named(self.name)
-        return _copy, (self.name, next((v for v in VARIANTS if getattr(whole, v) is self), ""))
+        known = method_named(self.name)
+        return _copy, (self.name, next((v for v in VARIANTS if getattr(known, v) is self), ""))
 
 
+VARIANTS = ("grouped", "robust", "asked")  # fields of a method that hold a variant of it
 METHODS: dict[str, Method] = {}
-VARIANTS = ("grouped", "robust")  # the fields of a method that hold one
 
 
 def register_method(method: Method) -> Method:
@@ -211,7 +217,7 @@ def method_named(name: object) -> Method:
 def _copy(name: str, variant: str) -> Method:
     """The registered method, or a variant of it."""
     found = method_named(name)
-    return getattr(found, variant) if variant else found
+    return cast(Method, getattr(found, variant)) if variant else found
 
 
 def options_for(method: str, keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,5 +245,17 @@ def unpacked(method: str | Common | None, keys: Mapping[str, Any]) -> tuple[str 
 
 
 def method_for(name: str, layout: Layout, options: Common | None = None) -> Method:
-    """The variant of a method for a layout and for options."""
-    return method_named(name).variant(any(len(group.clients) > 1 for group in layout.groups), options)
+    """The variant of a method for a layout and its question, and for options."""
+    return method_named(name).variant(layout, options)
+
+
+def demand_answers(name: str, layout: Layout) -> None:
+    """Raise InputError unless the method answers the question of a layout."""
+    kind = layout.question.kind
+    if kind not in method_named(name).questions:
+        able = [method.name for method in METHODS.values() if kind in method.questions]
+        raise InputError(
+            f'method "{name}" does not answer question = "{kind}"',
+            expected=f"one of: {', '.join(able)}",
+            fix=f'Use method = "{able[0]}"' if able else "",
+        )

@@ -7,9 +7,45 @@ from typing import Any, Literal
 import msgspec
 
 Status = Literal["identified", "undecided"]
+Claim = Literal["best", "better", "worse", "within", "open"]
 Reason = Literal[
     "budget", "rounds", "time", "tie", "silence", "votes", "discord", "contradiction", "interrupted"
 ]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer of a question that has several, or is asked of the options of all sites.
+
+    Parameters
+    ----------
+    site : str or None
+        The site that it is about; None if it is about all sites.
+    option : str or None
+        The option: the best one, or the one that is compared with the control. None if no best was found.
+    answer : {"best", "better", "worse", "within", "open"}
+        What was found out; "open" if nothing was.
+    reason : str or None
+        Why it is open; one of the keys of ``REASONS``, or "dropped".
+    candidates : tuple of str
+        The options that may still be the best, if that is open.
+    value : float or None
+        The estimated value of the option, or its lead over the control.
+    interval : tuple of two float, or None
+        An interval for it.
+    """
+
+    site: str | None
+    option: str | None
+    answer: Claim
+    reason: str | None = None
+    candidates: tuple[str, ...] = ()
+    value: float | None = None
+    interval: tuple[float, float] | None = None
+
+    @property
+    def decided(self) -> bool:
+        """Whether there is an answer."""
+        return self.answer != "open"
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +67,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         The arms that may still be the best one, if undecided.
     gap : float or None
         An upper bound on how far the leading candidate is below the best arm (on the good event).
+    answers : tuple of Answer
+        The answers to a question other than "anywhere".
     certificate : dict
         A `server` part, rebuilt from the messages on the wire, and a `local` part from the clients. The
         server never learns about arms that lost locally.
@@ -43,14 +81,28 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason | None = None
     candidates: tuple[str, ...] = ()
     gap: float | None = None
+    answers: tuple[Answer, ...] = ()
     certificate: dict[str, Any] = {}
+
+    @property
+    def summary(self) -> str | None:
+        """The answer in a few words, such as "B" or "US: B, EU: A"; None if it is undecided."""
+        if self.status == "undecided" or not self.answers:
+            return self.arm
+        return ", ".join(_in_words(answer) for answer in self.answers)
 
     def __repr__(self) -> str:
         if self.status == "identified":
             mean = "" if self.mean is None else f", mean {self.mean:.4g}"
-            return f"Verdict(identified: {self.arm}{mean})"
+            return f"Verdict(identified: {self.summary}{mean})"
         shown = ", ".join(self.candidates[:3]) + ", …" * (len(self.candidates) > 3)
         return f"Verdict(undecided, {self.reason}: {shown or 'no candidates'})"
+
+
+def _in_words(answer: Answer) -> str:
+    if answer.answer != "best":
+        return f"{answer.option}: {answer.answer}"
+    return f"{answer.option}" if answer.site is None else f"{answer.site}: {answer.option}"
 
 
 REASONS: dict[str, str] = {

@@ -20,7 +20,7 @@ from bestarm.problem.scale import Scale
 from bestarm.protocol.machine import ClientMachine, PeerMachine, ServerMachine
 from bestarm.protocol.options import Common
 from bestarm.protocol.registry import Method, method_for
-from bestarm.protocol.verdict import Verdict
+from bestarm.protocol.verdict import Answer, Verdict
 from bestarm.records.record import GOING, SCHEMA, Bits, Pulls, Record
 from bestarm.version import __version__
 
@@ -35,7 +35,25 @@ def on_user_scale(verdict: Verdict, scale: Scale) -> Verdict:
         mean=None if verdict.mean is None else scale.user(verdict.mean),
         interval=None if verdict.interval is None else scale.user_interval(*verdict.interval),
         gap=None if verdict.gap is None else min(verdict.gap * scale.width, scale.high - scale.low),
+        answers=tuple(_answer_on_user_scale(answer, scale) for answer in verdict.answers),
     )
+
+
+def _answer_on_user_scale(answer: Answer, scale: Scale) -> Answer:
+    """A best option has a value, an option that is compared with a control a lead."""
+    if answer.value is None or answer.interval is None:
+        return answer
+    if answer.answer == "best":
+        value, interval = scale.user(answer.value), scale.user_interval(*answer.interval)
+    else:
+        sign, most = -scale.width if scale.goal == "min" else scale.width, scale.high - scale.low
+
+        def lead(x: float) -> float:
+            return min(max(sign * x, -most), most)
+
+        ends = sorted(lead(end) for end in answer.interval)
+        value, interval = lead(answer.value), (ends[0], ends[1])
+    return msgspec.structs.replace(answer, value=value, interval=interval)
 
 
 def count_pulls(method: Method, layout: Layout, options: Any, local: Mapping[str, Any]) -> Pulls:

@@ -74,7 +74,7 @@ def fate(group: str, arm: str | None, out: int | None, withdrew: int | None, dro
         return f"out in round {out}"
     if withdrew is not None:
         return DROPPED if dropped else f"withdrew in round {withdrew}"
-    return "winner" if arm is not None and arm.startswith(f"{group}/") else "not ruled out"
+    return "winner" if arm is not None and (arm == group or arm.startswith(f"{group}/")) else "not ruled out"
 
 
 def dropped_groups(warnings: Iterable[Mapping[str, Any]]) -> set[str]:

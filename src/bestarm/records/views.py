@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bestarm.problem.problem import Problem
+from bestarm.problem.question import Cells
 from bestarm.protocol.options import make
-from bestarm.protocol.registry import method_named
+from bestarm.protocol.registry import method_for, method_named
 from bestarm.protocol.trace import Certificate, Trace, View
 from bestarm.records.record import Record
 
-__all__ = ["View", "fallen", "read_certificate", "trace_of", "views"]
+__all__ = ["View", "fallen", "read_certificate", "subject", "trace_of", "views"]
 
 
 def read_certificate(
@@ -45,9 +47,9 @@ def read_certificate(
     InputError
         If the method or an option is unknown.
     """
-    found, groups = method_named(method), problem["groups"]
-    chosen = make(found.options, {**options, "delta": delta}, where="options")
-    return found.variant(any(len(group["clients"]) > 1 for group in groups), chosen).trace(
+    groups, layout = problem["groups"], Problem.layout_from_dict(problem)[0]
+    chosen = make(method_named(method).options, {**options, "delta": delta}, where="options")
+    return method_for(method, layout, chosen).trace(
         Certificate(
             options=chosen,
             arms=tuple(len(group["arms"]) for group in groups),
@@ -56,6 +58,26 @@ def read_certificate(
             local=certificate.get("local") or {},
         )
     )
+
+
+def subject(problem: Mapping[str, Any], group: int, arm: int | None = None) -> str:
+    """What a line of a trace is about: an arm's full name, a group, or an option of all sites.
+
+    Parameters
+    ----------
+    problem : mapping
+        The problem, as in a record.
+    group, arm : int
+        The position in the trace.
+
+    Returns
+    -------
+    str
+    """
+    layout, _ = Problem.layout_from_dict(problem)
+    if layout.question.kind != "anywhere":
+        return Cells.of(layout).options[group]
+    return layout.groups[group].name if arm is None else layout.arm(group, arm)
 
 
 def trace_of(record: Record) -> Trace:

@@ -19,7 +19,7 @@ from bestarm.protocol.registry import method_named
 from bestarm.protocol.trace import Line
 from bestarm.records.describe import dropped_groups, fate, mean_of
 from bestarm.records.record import Record
-from bestarm.records.views import trace_of
+from bestarm.records.views import subject, trace_of
 from bestarm.report.words import interval_label
 from bestarm.stats.heterogeneity import heterogeneity as indices_of
 from bestarm.study.trials import Trials
@@ -69,8 +69,10 @@ def plain(name: object) -> str:
 
 def set_title(record: Record, ax: Axes) -> None:
     """The method and the verdict."""
-    title, arm = method_named(record.method).title, plain(record.verdict.arm or "")
-    said = f"{arm} is the best arm" if arm else f"undecided, {record.verdict.reason}"
+    title, verdict = method_named(record.method).title, record.verdict
+    said = f"undecided, {verdict.reason}"
+    if verdict.status == "identified":
+        said = plain(verdict.summary) if verdict.answers else f"{plain(verdict.arm)} is the best arm"
     ax.set_title(f"{title}: {said}")
 
 
@@ -141,7 +143,7 @@ def _draw_lines(record: Record, lines: Sequence[Line], ax: Axes, x: str) -> None
         mean, lower, upper = (
             [scale.user(getattr(view, key)) for view in line.views] for key in ("mean", "lower", "upper")
         )
-        group = record.problem["groups"][line.group]["name"]
+        group = subject(record.problem, line.group)
         became = fate(group, record.verdict.arm, line.out, line.withdrew, group in dropped)
         name = f" {plain(group)} ({became})"  # " _x" is not hidden
         if len(at) == 1:  # beside the others of its round

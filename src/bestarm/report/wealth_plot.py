@@ -9,7 +9,7 @@ import numpy as np
 from bestarm.errors import InputError
 from bestarm.protocol.trace import Bet, Wealths
 from bestarm.records.record import Record
-from bestarm.records.views import trace_of
+from bestarm.records.views import subject, trace_of
 from bestarm.report import plots
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ def _draw_wealth(
     record: Record, ax: Axes, arm: tuple[int, int], found: Wealths, own: dict[int, float], out: int | None
 ) -> None:
     """The wealth of one arm after its blocks as a rival; it left after `out` pulls."""
-    group = record.problem["groups"][arm[0]]
-    name = f"{group['name']}/{group['arms'][arm[1]]}"
+    name = subject(record.problem, *arm)
     fate = "winner" if name == record.verdict.arm else "not ruled out"
     colour = plots.COLOURS[arm[0] % len(plots.COLOURS)]
     blocks = sorted({(bet.begin, bet.end, bet.champion) for bet in found.bets})

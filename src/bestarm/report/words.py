@@ -13,7 +13,7 @@ def fate_of(facts: RunFacts, line: LineFacts) -> str:
     """The state of a group, in a few words."""
     if line.fate == "in" and facts.verdict is None:
         return "in the race"
-    group = facts.groups[line.group].name
+    group = line.name if facts.options_by_site else facts.groups[line.group].name
     return fate(
         group,
         None if facts.verdict is None else facts.verdict.arm,

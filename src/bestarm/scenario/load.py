@@ -19,6 +19,7 @@ from bestarm.graphs.generators import circulant, clique_tree, complete, geometri
 from bestarm.graphs.graph import Graph
 from bestarm.problem.csv_data import data_problem
 from bestarm.problem.problem import Problem
+from bestarm.problem.question import KEYS as QUESTION_KEYS
 from bestarm.problem.rewards import Unknown
 from bestarm.problem.scale import Scale
 from bestarm.protocol.options import make
@@ -102,8 +103,8 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
     by_method = {name: {f.name for f in fields(method.options)} for name, method in METHODS.items()}
     known = set().union(*by_method.values())
     for key in keys:
-        if key not in known and key not in RUN_KEYS and key not in TABLES:
-            hint = nearest(key, [*known, *RUN_KEYS, *TABLES])
+        if key not in known and key not in (*RUN_KEYS, *QUESTION_KEYS, *TABLES):
+            hint = nearest(key, [*known, *RUN_KEYS, *QUESTION_KEYS, *TABLES])
             raise InputError(f'key "{key}" = {shorten(keys[key])} is unknown', fix=hint)
     method = keys.get("method")
     if method is not None and (not isinstance(method, str) or method not in METHODS):
@@ -124,11 +125,13 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
     if "privacy" in keys:
         problem = problem.private(keys["privacy"])
         made = functools.partial(_hidden, made, keys["privacy"]) if made else None
+    asked = {key: keys[key] for key in QUESTION_KEYS if key in keys}
+    problem = problem.asking(**asked) if asked else problem
     chosen = method or default_method(options, problem.layout, "adversary" in keys)
     make(METHODS[chosen].options, {key: value for key, value in options.items() if key in by_method[chosen]})
     adversaries = tuple(_adversaries(keys.get("adversary", []), problem))
     network = _network(keys["network"], problem, folder) if "network" in keys else None
-    return Scenario(problem, method, seed, options, adversaries, network, made)
+    return Scenario(problem, method, seed, options, adversaries, network, made, "question" in keys)
 
 
 def _hidden(family: Callable[..., Problem], privacy: float, **parameters: Any) -> Problem:

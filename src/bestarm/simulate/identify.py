@@ -18,13 +18,13 @@ from bestarm.graphs.graph import Graph
 from bestarm.problem.layout import Layout
 from bestarm.problem.problem import Problem
 from bestarm.protocol.options import Common, make, on_unit_scale
-from bestarm.protocol.registry import METHODS, method_named, options_for, unpacked
+from bestarm.protocol.registry import METHODS, demand_answers, method_named, options_for, unpacked
 from bestarm.records.record import Record
 from bestarm.simulate.adversary import Adversary
 from bestarm.simulate.draw import Drawn
 from bestarm.simulate.network import Network
 from bestarm.simulate.run import Progress, Run
-from bestarm.simulate.setup import Scenario
+from bestarm.simulate.setup import Scenario, with_question
 from bestarm.util.seeds import check_seed
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def default_method(options: Mapping[str, Any], layout: Layout, liars: bool = Fal
     >>> default_method({"byzantine": 1}, times)
     'bet'
     """
+    if layout.question.kind != "anywhere":
+        return DEFAULT_METHOD
     if len(layout.clients) > len(layout.groups) and options.get("epsilon"):
         return DEFAULT_WITH_LIARS
     if options.get("byzantine"):
@@ -107,7 +109,8 @@ def identify(
         A file that records the rewards that are drawn. ``bestarm watch`` follows it, and a run that was
         stopped resumes from it when you start it again.
     **options
-        The method's options; ``ba.Bet``, ``ba.Fisher``, ``ba.FedSel``, ``ba.RobustFedSel`` and
+        What is asked (`question`, `weights`, `control`, …; see ``Problem.asking``), and the method's
+        options; ``ba.Bet``, ``ba.Fisher``, ``ba.FedSel``, ``ba.RobustFedSel`` and
         ``ba.PeerToPeer`` document them.
 
     Returns
@@ -165,6 +168,7 @@ def prepare(
 ) -> tuple[Problem, str, Common]:
     """Check and return the problem, the method's name and its options; a scenario's keys are the defaults."""
     method, keys = unpacked(method, keys)
+    problem, keys = with_question(problem, keys)
     if isinstance(problem, Scenario):
         found = {**problem.options, **keys}
         liars = liars or bool(problem.adversaries)
@@ -177,6 +181,7 @@ def prepare(
             fix="Make one with Problem.bernoulli(…), or load a scenario file",
         )
     method = method or default_method(keys, problem.layout, liars)
+    demand_answers(method, problem.layout)
     options = make(method_named(method).options, keys, where=f"method {method}")
     method_named(method).refuse(problem.layout, on_unit_scale(options, problem.scale))
     return problem, method, options

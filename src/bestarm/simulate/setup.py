@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bestarm.problem.problem import Problem
+from bestarm.problem.question import KEYS
 from bestarm.simulate.adversary import Adversary
 from bestarm.simulate.network import Network
 
@@ -31,6 +32,8 @@ class Scenario:
         The network, for methods without a server.
     family : callable, optional
         Makes the problem from parameters that a study can vary, if the file names a family.
+    asked : bool
+        Whether the file says which question it asks.
     """
 
     problem: Problem
@@ -40,3 +43,29 @@ class Scenario:
     adversaries: tuple[Adversary, ...] = ()
     network: Network | None = None
     family: Callable[..., Problem] | None = None
+    asked: bool = False
+
+
+def with_question(
+    problem: Problem | Scenario, keys: Mapping[str, Any]
+) -> tuple[Problem | Scenario, dict[str, Any]]:
+    """The problem or scenario with the question that some of the keys describe, and the other keys."""
+    question = {key: value for key, value in keys.items() if key in KEYS}
+    rest = {key: value for key, value in keys.items() if key not in KEYS}
+    if not question:
+        return problem, rest
+    if isinstance(problem, Scenario):
+        return asking(problem, keys)
+    return (problem.asking(**question) if isinstance(problem, Problem) else problem), rest
+
+
+def asking(scenario: Scenario, keys: Mapping[str, Any]) -> tuple[Scenario, dict[str, Any]]:
+    """``with_question`` for a scenario; without `question`, the other keys are about the scenario's own."""
+    question = {key: value for key, value in keys.items() if key in KEYS}
+    rest = {key: value for key, value in keys.items() if key not in KEYS}
+    if not question:
+        return scenario, rest
+    own = scenario.problem.layout.question
+    if "question" not in question and own.kind != "anywhere":
+        question["question"] = own.kind
+    return replace(scenario, problem=scenario.problem.asking(**question), asked=True), rest

@@ -9,13 +9,18 @@ only the sums of each cell are needed. Arrays end with the axis of sites, and gr
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bestarm.stats import betting
 from bestarm.stats.sums import Floats, Sums
+
+STAKES = 20  # of a bound
+BISECTIONS = 20
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ def stake_count(pulls: int) -> int:
 
 
 def centres_of(means: Sides, pulls: Sides, weights: Sides, margin: ArrayLike = 0.0) -> Sides:
-    """The centres of the bets, with Σ w·m of option b at least `margin` above that of option a.
+    """The centres of the bets: Σ w·m of option b is `margin` above that of option a.
 
     Where both options have the same weight at every site, they share the centre of a site, which is the mean
     of its two estimates weighted by their pulls. Else every centre moves by the same amount.
@@ -75,16 +80,17 @@ def centres_of(means: Sides, pulls: Sides, weights: Sides, margin: ArrayLike = 0
     -------
     Sides
     """
-    half = np.asarray(margin, dtype=np.float64)[..., None] / 2
+    rho = np.asarray(margin, dtype=np.float64)[..., None]
     both = pulls.up + pulls.down
     middle = pulls.up * means.up + pulls.down * means.down
     middle = np.clip(middle / np.where(both > 0, both, 1.0), betting.MARGIN, 1 - betting.MARGIN)
     lead = (weights.up * means.up - weights.down * means.down).sum(axis=-1, keepdims=True)
-    shift = lead / (weights.up + weights.down).sum(axis=-1, keepdims=True)
+    whole = (weights.up + weights.down).sum(axis=-1, keepdims=True)
     alike = (weights.up == weights.down).all(axis=-1, keepdims=True)
+    shift = np.where(alike, -rho, lead - rho) / whole
     return Sides(
-        np.asarray(np.where(alike, middle, means.up - shift) + half),
-        np.asarray(np.where(alike, middle, means.down + shift) - half),
+        np.asarray(np.where(alike, middle, means.up) - shift),
+        np.asarray(np.where(alike, middle, means.down) + shift),
     )
 
 
@@ -212,3 +218,65 @@ def log_wealths(bets: ContrastBets, up: Sums, down: Sums) -> Floats:
 def log_factor(bets: ContrastBets, up: Sums, down: Sums) -> Floats:
     """The logarithm of the factor of a block, from its rewards of the cells of b and a."""
     return betting.log_mean_exp(log_wealths(bets, up, down), bets.weights)
+
+
+@dataclass(frozen=True)
+class Played:
+    """A block of a contrast: the estimates before it, its pulls, and its rewards for bets on and against.
+
+    `on` and `against` hold the cells of options b and a for bets that b is ahead; `against` may be empty
+    (weight 0) if only the value of b is wanted.
+    """
+
+    means: Sides
+    pulls: Sides
+    on: Sums
+    against: Sums
+
+
+def lower_bound(
+    blocks: Sequence[Played], weights: Sides, alpha: float, span: tuple[float, float] = (-1.0, 1.0)
+) -> Floats:
+    """A lower bound on the lead of b over a, above it with probability at most alpha at any stopping time.
+
+    It is the largest lead against which bets at fixed shares of a grid of stakes have won 1/alpha. Leading
+    axes of the rewards are trials.
+
+    Parameters
+    ----------
+    blocks : sequence of Played
+        All blocks in which the cells were pulled, in order; at least one.
+    weights : Sides
+        The weight of each cell.
+    alpha : float
+        The probability of a miss.
+    span : tuple of two float
+        The smallest and the largest possible lead.
+
+    Returns
+    -------
+    ndarray
+    """
+    shape = blocks[0].on.count.shape[:-1]
+    low, high = np.full(shape, span[0]), np.full(shape, span[1])
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        won = has_won(blocks, weights, alpha, middle)
+        low, high = np.where(won, middle, low), np.where(won, high, middle)
+    return low
+
+
+def has_won(blocks: Sequence[Played], weights: Sides, alpha: float, lead: ArrayLike) -> NDArray[np.bool_]:
+    """Whether the bets against a lead of at most `lead` have won 1/alpha: it is below the lower bound."""
+    logs = sum((_block_logs(block, weights, lead) for block in blocks), start=np.zeros(STAKES))
+    return np.asarray(betting.log_mean_exp(logs, 1.0 / STAKES) >= math.log(1.0 / alpha))
+
+
+def _block_logs(block: Played, weights: Sides, margin: ArrayLike) -> Floats:
+    """The logarithm of a block's factor for each stake, for bets on a lead of more than `margin`."""
+    share = Sides(share_of(weights.up, block.pulls.up), share_of(weights.down, block.pulls.down))
+    most = np.maximum(share.up.max(axis=-1), share.down.max(axis=-1))
+    largest = betting.CAP / (2.0 * most)  # no centre is outside [−1, 2]
+    grid = largest[..., None] * np.exp2(-0.5 * np.arange(STAKES))
+    centres = centres_of(block.means, block.pulls, weights, margin)
+    return log_wealths(ContrastBets(centres, share, grid, grid), block.on, block.against)

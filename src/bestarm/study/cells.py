@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bestarm.errors import InputError
 from bestarm.graphs.graph import Graph
 from bestarm.problem.problem import Problem
+from bestarm.problem.truth import truth
 from bestarm.protocol.kernel import Columns
 from bestarm.protocol.options import on_unit_scale
 from bestarm.protocol.registry import METHODS, method_for, options_for
@@ -107,7 +108,7 @@ def _row(record: Record) -> dict[str, Any]:
     verdict, pulls = record.verdict, record.pulls
     return {
         "status": verdict.status,
-        "arm": verdict.arm,
+        "arm": verdict.summary,
         "good_event": record.good_event,
         "rounds": record.rounds,
         "time": record.time,
@@ -123,6 +124,9 @@ def _row(record: Record) -> dict[str, Any]:
 
 def _correct(cell: Cell, arms: NDArray[Any]) -> NDArray[Any]:
     """True, False, or None where true means are unknown; an arm within ε of the best is correct."""
+    if cell.problem.layout.question.kind != "anywhere":
+        right = truth(cell.problem, getattr(cell.unit, "margin", 0.0))
+        return np.array([None if right is None else arm == right for arm in arms], dtype=object)
     means = {
         cell.problem.layout.arm(j, a): mean
         for j, row in enumerate(cell.problem.means)
@@ -131,8 +135,8 @@ def _correct(cell: Cell, arms: NDArray[Any]) -> NDArray[Any]:
     if any(mean is None for mean in means.values()):
         return np.full(len(arms), None, dtype=object)
     least = max(mean for mean in means.values() if mean is not None) - cell.unit.epsilon
-    right = {name for name, mean in means.items() if mean is not None and mean >= least}
-    return np.array([arm in right for arm in arms], dtype=object)
+    close = {name for name, mean in means.items() if mean is not None and mean >= least}
+    return np.array([arm in close for arm in arms], dtype=object)
 
 
 def _array(name: str, values: Sequence[Any]) -> NDArray[Any]:
@@ -176,6 +180,9 @@ def _cells(
         if own or (callable(problem) and not isinstance(problem, Scenario)):
             assert family is not None
             made = family(**own)
+            if isinstance(problem, Scenario):
+                question = problem.problem.layout.question
+                made = dataclasses.replace(made, layout=dataclasses.replace(made.layout, question=question))
             base = (
                 Scenario(made, problem.method, None, problem.options, problem.adversaries)
                 if isinstance(problem, Scenario)

@@ -50,6 +50,8 @@ def limit_of_runs(
 
 def _why_no_limit(problem: Problem, method: str, options: Common, undecided: int, broken: str) -> str:
     layout = problem.layout
+    if layout.question.kind != "anywhere":
+        return f'it is not computed for question = "{layout.question.kind}"'
     for key in ("budget", "max_rounds"):
         if getattr(options, key) is not None:
             return f"{key} = {getattr(options, key)} may end a run before it has decided"

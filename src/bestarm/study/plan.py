@@ -19,7 +19,7 @@ from bestarm.errors import InputError
 from bestarm.problem.problem import Problem
 from bestarm.protocol.planning import RunBounds
 from bestarm.simulate.identify import prepare
-from bestarm.simulate.setup import Scenario
+from bestarm.simulate.setup import Scenario, with_question
 from bestarm.stats.heterogeneity import Heterogeneity, heterogeneity
 from bestarm.stats.limit import Limit
 from bestarm.study.advice import advise
@@ -183,12 +183,13 @@ def plan(
     assumption = ""
     if isinstance(problem, Mapping):
         problem, assumption = problem_from_gaps(problem), ASSUMPTION.format(best=0.5)
-    keys = {**options, **({} if delta is None else {"delta": delta})}
+    given = {**options, **({} if delta is None else {"delta": delta})}
+    asked, keys = with_question(problem, given)
     left_out: dict[str, str] = {}
     if methods is None:
-        methods, left_out = plannable(problem, keys)
-    scenario = scenario_for(problem, keys, methods)
-    if is_recorded(problem.problem if isinstance(problem, Scenario) else problem):
+        methods, left_out = plannable(asked, keys)
+    scenario = scenario_for(asked, keys, methods)
+    if is_recorded(asked.problem if isinstance(asked, Scenario) else asked):
         assumption = RECORDED
     own = scenario.options.pop("budget", None)
     budget = own if budget is None else budget
@@ -226,7 +227,8 @@ def expected(
     >>> row.cost.decided
     1.0
     """
-    bench = Bench(scenario_for(problem, options, [method]), trials, check_seed(seed), 1, None)
+    asked, keys = with_question(problem, options)
+    bench = Bench(scenario_for(asked, keys, [method]), trials, check_seed(seed), 1, None)
     return forecast(bench, method, method, {}, None, quick=True)
 
 

@@ -17,7 +17,7 @@ from bestarm.errors import InputError
 from bestarm.problem.problem import Problem
 from bestarm.protocol.registry import METHODS
 from bestarm.simulate.identify import prepare
-from bestarm.simulate.setup import Scenario
+from bestarm.simulate.setup import Scenario, with_question
 from bestarm.stats.intervals import binomial_interval
 from bestarm.study.forecast import CHECK, SEARCH, SEARCH_TRIALS, Bench, Cost, Watch
 from bestarm.study.plan_setup import plannable, scenario_for
@@ -112,6 +112,7 @@ def schedule(
     _check_limits(max_rounds, max_bits)
     given = {"delta": delta, "max_rounds": max_rounds, "budget": budget}
     keys = {**options, **{key: value for key, value in given.items() if value is not None}}
+    problem, keys = with_question(problem, keys)
     if methods is None:
         methods = [name for name in plannable(problem, keys)[0] if METHODS[name].plan.scheduled]
     scenario = scenario_for(problem, keys, methods)

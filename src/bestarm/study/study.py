@@ -34,7 +34,7 @@ from bestarm.protocol.options import Common
 from bestarm.protocol.registry import unpacked
 from bestarm.simulate.adversary import Adversary
 from bestarm.simulate.network import Network
-from bestarm.simulate.setup import Scenario
+from bestarm.simulate.setup import Scenario, with_question
 from bestarm.study.cells import COLUMNS, Cell, Family, _array, _cells, run_block
 from bestarm.study.trials import Trials, check_format
 from bestarm.util.files import write
@@ -130,6 +130,8 @@ def study(
     [(1, 1.0), (2, 1.0)]
     """
     method, options = unpacked(method, options)
+    if not callable(problem):
+        problem, options = with_question(problem, options)
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise InputError(f"trials = {trials!r} can't be used", expected="a whole number of at least 1")
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):

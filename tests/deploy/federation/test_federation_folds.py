@@ -1042,8 +1042,12 @@ def test_a_client_that_is_stopped_keeps_all_rewards_that_were_paid(made, threade
         paid[arm] += 1
         return 1.0
 
+    stops = 0
     for delay in (0.0, 0.03, 0.1):
         site, reached = Site.open(place), threading.Event()
+        if site.pull is None:  # all rewards are in
+            break
+        stops += 1
         source = FromPython(pay if threaded else pay_one)
         puller = Puller(site, source, place.setup.scale, coins=False, end="", after=lambda: None)
 
@@ -1059,6 +1063,7 @@ def test_a_client_that_is_stopped_keeps_all_rewards_that_were_paid(made, threade
         site = Site.open(place)
         assert site.made == paid
         site.journal.close()
+    assert stops
 
 
 @pytest.mark.parametrize("name", ["fed-sel", "fisher", "robust-fed-sel", "pooled"])

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from rich.table import Table
 
 from bestarm.cli.render.numbers import bar, listed
+from bestarm.cli.render.questions import show_answers, show_options
 from bestarm.cli.terminal import out, safe
 from bestarm.problem.data import Data
 from bestarm.problem.scale import Scale
@@ -28,6 +29,7 @@ from bestarm.records.describe import (
     what_helps,
     why_undecided,
 )
+from bestarm.records.questions import option_table
 from bestarm.records.record import Record
 from bestarm.records.views import trace_of
 from bestarm.util.text import counted
@@ -45,7 +47,10 @@ def show(record: Record, drawn: bool = False) -> None:
     drawn : bool
         Whether its seed was drawn at random, so that the reader is told how to repeat the run.
     """
-    if record.verdict.status == "identified":
+    options = option_table(record.problem, record.verdict, record.verdict.certificate)
+    if options is not None:
+        show_answers(record)
+    elif record.verdict.status == "identified":
         _show_identified(record)
     else:
         _show_undecided(record)
@@ -53,7 +58,10 @@ def show(record: Record, drawn: bool = False) -> None:
     if hidden := privacy_said(record.problem):
         out.print(hidden, style="dim", soft_wrap=True)
     _show_trouble(record)
-    _show_groups(record)
+    if options is not None:
+        show_options(options)
+    else:
+        _show_groups(record)
     _show_costs(record)
     seed = "" if record.seed is None else f", seed {record.seed}"  # a federation's rewards have none
     again = f" (drawn at random; --seed {record.seed} gives the same run)" if drawn else ""

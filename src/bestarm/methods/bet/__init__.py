@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from bestarm.methods.bet import groups, robust
+from bestarm.methods.bet import groups, robust, sites
 from bestarm.methods.bet.audit import audit_client, good_event, pulls_of
 from bestarm.methods.bet.blocks import refuse
 from bestarm.methods.bet.client import Client
@@ -38,6 +38,7 @@ METHOD = Method(
     client=Client,
     server=Server,
     refuse=refuse,
+    questions=("anywhere", *sites.QUESTIONS),
     pulls_of=pulls_of,
     good_event=good_event,
     audit_client=audit_client,
@@ -68,6 +69,15 @@ _ROBUST = dataclasses.replace(
     kernel=robust.kernel_for,
     lies=robust.LIES,
 )
-METHOD = dataclasses.replace(METHOD, grouped=_GROUPED, robust=_ROBUST)
+_ASKED = dataclasses.replace(
+    _GROUPED,
+    client=sites.Client,
+    server=sites.Server,
+    good_event=sites.good_event,
+    audit_client=sites.audit_client,
+    kernel=sites.kernel_for,
+    trace=sites.Trace,
+)
+METHOD = dataclasses.replace(METHOD, grouped=_GROUPED, robust=_ROBUST, asked=_ASKED)
 
 __all__ = ["METHOD", "PREFERENCES", "Bet", "Client", "Server"]

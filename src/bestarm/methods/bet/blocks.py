@@ -38,6 +38,13 @@ class Blocks:
 def refuse(layout: Layout, options: Bet) -> None:
     """Raise InputError for a layout or options that Fed-Bet does not support."""
     refuse_epsilon(options)
+    if layout.question.kind != "anywhere":
+        refuse_question(layout, options)
+    elif options.margin or options.open_blocks > 1 or options.allocation != "weights":
+        raise InputError(
+            'margin, open_blocks and allocation do not belong to question = "anywhere"',
+            fix='Ask another question, such as question = "overall", or leave them out',
+        )
     refuse_small_groups(layout, options, 2, "bet")
     several = any(len(group.clients) > 1 for group in layout.groups)
     if several and options.silence != "wait":
@@ -52,6 +59,37 @@ def refuse(layout: Layout, options: Bet) -> None:
             expected="epsilon = 0",
             fix='Use method = "fisher", or give each group one client',
         )
+
+
+def refuse_question(layout: Layout, options: Bet) -> None:
+    """Raise InputError for options that do not fit a question about several sites."""
+    kind = layout.question.kind
+    if options.byzantine:
+        raise InputError(
+            f'bet trusts all sites with question = "{kind}", so it can\'t tolerate byzantine = '
+            f"{options.byzantine} liars",
+            expected="byzantine = 0",
+            fix='Liars are tolerated with question = "anywhere" and 2f + 1 clients per group',
+        )
+    if options.epsilon > 0:
+        raise InputError(
+            f'epsilon = {options.epsilon:g} is not supported with question = "{kind}"',
+            expected="epsilon = 0",
+            fix="Set a budget or max_rounds: an undecided run names the options that are still in",
+        )
+    if options.silence != "wait":
+        raise InputError(
+            f'silence = "{options.silence}" is not supported with question = "{kind}"',
+            expected='silence = "wait"',
+            fix="Leave it out, and drop a site that does not come back",
+        )
+    if options.margin and kind != "control":
+        raise InputError(f'margin does not belong to question = "{kind}"', expected='question = "control"')
+    if options.margin >= 1.0:
+        raise InputError("the margin is as wide as the range of the rewards", expected="a smaller margin")
+    names = {name for group in layout.groups for name in group.arms}
+    if kind != "each" and len(names) < 2:
+        raise InputError("there is only one option", expected="at least two options to compare")
 
 
 def wire_of(layout: Layout, options: Bet) -> BetWire:

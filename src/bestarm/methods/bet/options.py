@@ -27,6 +27,14 @@ class Bet(Common):
         missing rewards of the champion as 0, and those of a rival as 1, for good.
     alpha : float
         The probability that the interval of the winner's mean misses it, in addition to delta.
+    allocation : str
+        How the pulls of a block are shared among sites, for questions about all of them: in proportion to
+        their weights ("weights"), equally ("equal"), or to weight times standard deviation ("neyman").
+    margin : float
+        For the question "control": the lead that does not matter, in units of the rewards.
+    open_blocks : int
+        How many blocks may be open at once, for questions about several sites. With more than one, fast sites
+        need not wait for slow ones.
 
     Raises
     ------
@@ -65,4 +73,20 @@ class Bet(Common):
         "probability that the interval of the winner's mean misses it",
         number(1e-100, below=1.0),
         "a number in (0, 1), ends excluded",
+    )
+    allocation: str = option(
+        "weights",
+        "how a block's pulls are shared among sites, if the question is about all of them",
+        choice("weights", "equal", "neyman"),
+        '"weights", "equal" or "neyman"',
+    )
+    margin: float = option(
+        0.0,
+        "lead over the control that does not matter, in units of the rewards",
+        number(0.0),
+        "at least 0",
+        scaled=True,
+    )
+    open_blocks: int = option(
+        1, "blocks that may be open at once, so that fast sites need not wait", whole(1, 64), "1 to 64"
     )

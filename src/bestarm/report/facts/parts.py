@@ -14,7 +14,9 @@ from bestarm.protocol.events import Received, Start
 from bestarm.protocol.options import make, on_unit_scale
 from bestarm.protocol.registry import method_for, method_named
 from bestarm.protocol.rounds import heard
+from bestarm.protocol.verdict import Verdict
 from bestarm.records.describe import aim, coins_said, mean_of, privacy_said, shared_recording, too_many
+from bestarm.records.questions import option_table
 from bestarm.report.facts.network import network_of
 from bestarm.report.facts.reading import Reader
 from bestarm.report.facts.structs import (
@@ -43,6 +45,7 @@ def of_parts(
     warnings: Sequence[Plain] = (),
     adversaries: Sequence[Plain] = (),
     bits: Mapping[str, int] | None = None,
+    verdict: Verdict | None = None,
 ) -> RunFacts:
     """The facts that follow from a certificate; `bits` has the bits of each client, if counted."""
     told = Reader(method, delta, options, problem, certificate)
@@ -65,6 +68,7 @@ def of_parts(
             for g in problem["groups"]
             for name in g["clients"]
         ),
+        options_by_site=option_table(problem, verdict, certificate),
         lines=told.lines(),
         exits=told.exits(),
         traces=told.traces(),

@@ -9,7 +9,7 @@ import numpy as np
 
 from bestarm.problem.scale import Scale
 from bestarm.protocol.trace import Apart, Exit, FarBehind, Floats, Line, Why
-from bestarm.records.views import read_certificate
+from bestarm.records.views import read_certificate, subject
 from bestarm.report.facts.structs import BandFacts, ExitFacts, LineFacts, TraceFacts
 
 MOST_POINTS = 120  # of one line
@@ -29,12 +29,13 @@ class Reader:
         certificate: Mapping[str, Any],
     ) -> None:
         self.trace = read_certificate(method, delta, options, problem, certificate)
-        self.groups, self.scale = problem["groups"], Scale(**problem["scale"])
+        self.problem, self.groups, self.scale = problem, problem["groups"], Scale(**problem["scale"])
+        self.asks = "question" in problem
         self.local: Mapping[str, Mapping[str, Any]] = certificate.get("local") or {}
 
     def arm(self, j: int, a: int) -> str:
         """An arm's full name."""
-        return f"{self.groups[j]['name']}/{self.groups[j]['arms'][a]}"
+        return subject(self.problem, j, a)
 
     def around(self, j: int, counts: Sequence[int], sums: Sequence[float]) -> BandFacts:
         """Mean and interval of an arm of group j after this many pulls."""
@@ -59,7 +60,7 @@ class Reader:
         when = line.withdrew if line.out is None else line.out
         return LineFacts(
             group=line.group,
-            name=self.groups[line.group]["name"] if line.arm is None else self.arm(line.group, line.arm),
+            name=subject(self.problem, line.group, line.arm),
             round=tuple(v.round for v in shown if v.round is not None),
             fate="out" if line.out is not None else "withdrew" if when is not None else "in",
             when=when,
@@ -75,7 +76,7 @@ class Reader:
 
     def _exit(self, exit_: Exit) -> ExitFacts:
         j, user = exit_.group, self.scale.user
-        whole = f"{self.groups[j]['name']} (the whole group)"
+        whole = f"{subject(self.problem, j)} (the whole group)"
         return ExitFacts(
             name=whole if exit_.arm is None else self.arm(j, exit_.arm),
             group=j,
@@ -96,7 +97,7 @@ class Reader:
         j, a = exit_.rival
         if a is not None:
             return self.arm(j, a)
-        return str(self.groups[j]["name"]) if exit_.clients is None else "another arm of the group"
+        return subject(self.problem, j) if exit_.clients is None else "another arm of the group"
 
     def _why(self, why: Why | None) -> Why | None:
         """Convert to the user's scale."""
@@ -115,7 +116,7 @@ class Reader:
     def traces(self) -> tuple[TraceFacts, ...]:
         """Each arm as its group's first honest client saw it, as far as the record shows it."""
         points: dict[tuple[str, int, int], dict[int, float]] = {}
-        for j in self.leading():
+        for j in () if self.asks else self.leading():
             clients = self.groups[j]["clients"]
             client = next((c for c in clients if "sent" in self.local.get(c, {})), None)
             if client is not None:

@@ -10,6 +10,7 @@ import msgspec
 from bestarm.errors import InputError
 from bestarm.problem.problem import Problem
 from bestarm.records.describe import leading, still_in, what_helps, why_undecided
+from bestarm.records.questions import headline, promise
 from bestarm.records.record import Record
 from bestarm.records.verify import verify
 from bestarm.report.facts.again import so_far_of, traces_again
@@ -81,6 +82,7 @@ def _of_record(record: Record, quick: bool, check: bool, command: str | None) ->
         faults=record.proven_faulty,
         warnings=record.warnings,
         adversaries=record.adversaries,
+        verdict=record.verdict,
     )
     by_client = record.pulls.by_client if record.pulls else {}
     facts = replace(
@@ -89,6 +91,8 @@ def _of_record(record: Record, quick: bool, check: bool, command: str | None) ->
         clients=tuple(replace(row, pulls=by_client.get(row.name)) for row in facts.clients),
         costs=_costs(record),
         verdict=verdict,
+        answers=tuple(headline(record.problem, verdict)),
+        promises=tuple(promise(record.problem, record.delta, record.options.get("alpha", 0.0))),
         undecided=_undecided(record),
         private=record.peers is not None or bool(record.verdict.certificate.get("local")),
         rounds=record.rounds,

@@ -13,6 +13,7 @@ import msgspec
 from bestarm.problem.scale import Scale
 from bestarm.protocol.trace import Why
 from bestarm.protocol.verdict import Verdict
+from bestarm.records.questions import OptionTable
 
 LineFate = Literal["in", "out", "withdrew"]
 
@@ -219,7 +220,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     `coins` is a note for runs whose means are of coins, and `privacy` one about random answers. `private`
     says whether the clients' own parts are known (None during the run). `peers` counts the honest peers by
     their answer. `broken` says why nothing is promised, `checks` what is wrong with the record. `file` and
-    `command` belong to the record.
+    `command` belong to the record. A question about several sites has `options_by_site`, and `answers` and
+    `promises` as sentences.
     """
 
     method: MethodFacts
@@ -264,6 +266,9 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None = None
     command: str | None = None
     file: str = "record.json"
+    options_by_site: OptionTable | None = None
+    answers: tuple[str, ...] = ()
+    promises: tuple[str, ...] = ()
 
 
 class OwnArmFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from bestarm.report import svg
 from bestarm.report.facts import ExitFacts, RunFacts, SiteFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.page.costs import costs
+from bestarm.report.page.options import options_by_site
 from bestarm.report.page.parts import (
     MOST_ROWS,
     NARROW,
@@ -31,11 +32,14 @@ from bestarm.report.words import fate_of, interval_note
 
 def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
     """The page of a run; `attached` is a link to its record."""
+    by_site = facts.options_by_site
+    each = None if by_site and not facts.exits else arms(facts)
     made = [
-        ("intervals", "The race", _intervals(facts)),
-        ("arms", "Each arm", arms(facts)),
+        ("options", "Options by site", None if by_site is None else options_by_site(by_site)),
+        ("intervals", "The race", None if by_site and not facts.lines else _intervals(facts)),
+        ("arms", "Each option" if by_site else "Each arm", each),
         ("costs", "What it cost", costs(facts)),
-        ("heterogeneity", "How different the groups are", _heterogeneity(facts)),
+        ("heterogeneity", "How different the groups are", None if by_site else _heterogeneity(facts)),
         ("network", "The network", _network(facts)),
         ("notes", "What clients told the operator", notes(facts)),
         ("trust", "Who can be trusted", trust(facts)),
@@ -114,7 +118,14 @@ def arms(facts: RunFacts) -> Html:
         )
     rows = [_exit(facts, exit_) for exit_ in facts.exits[:MOST_ROWS]]
     if rows:
-        head = ["arm or group", "when", "dropped by", "means then", "beaten by", "why"]
+        head = [
+            "option" if facts.options_by_site else "arm or group",
+            "when",
+            "dropped by",
+            "means then",
+            "beaten by",
+            "why",
+        ]
         parts.append(tag("h3", "What was dropped, when and why"))
         parts.append(table(head, rows))
         more = len(facts.exits) - len(rows)
@@ -122,7 +133,7 @@ def arms(facts: RunFacts) -> Html:
             parts.append(tag("p", f"{more:,} more are in the record.", class_="note"))
     else:
         parts.append(tag("p", "No arm was dropped."))
-    if not facts.traces and facts.verdict is not None:
+    if not facts.traces and facts.verdict is not None and not facts.options_by_site:
         text = "The server never learns of arms that lost inside a client, so they are not in this record."
         parts.append(tag("p", text, class_="note"))
     return join(*parts)

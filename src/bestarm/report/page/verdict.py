@@ -21,6 +21,10 @@ def sentence(facts: RunFacts) -> Html:
         return join(f"Not decided yet: {done:,} of {honest:,} honest clients have a verdict.")
     if verdict is None:
         return join("Not decided yet: the run is in round ", number(facts.rounds), ".")
+    if facts.answers:
+        lines = [clean(text, 400) for text in facts.answers]
+        first = [] if verdict.status == "identified" else ["Undecided: not every answer was found."]
+        return join(*[[Html("<br>") if k else None, text] for k, text in enumerate([*first, *lines])])
     if verdict.status == "identified":
         epsilon = facts.options.get("epsilon") or 0.0
         close = f", or at most {epsilon:g} worse than the best" if epsilon else ""
@@ -37,6 +41,9 @@ def guarantee(facts: RunFacts) -> Iterator[Html]:
     if verdict is None:
         yield from _waiting(facts)
         return
+    if facts.answers:
+        yield from _answers(facts)
+        return
     if verdict.mean is not None:
         between = verdict.interval
         span = f", and it lies between {number(between[0])} and {number(between[1])}" if between else ""
@@ -51,6 +58,27 @@ def guarantee(facts: RunFacts) -> Iterator[Html]:
         yield tag("p", "Nothing is promised: ", facts.broken, ".", class_="bad")
     else:
         yield from _promise(facts)
+
+
+def _answers(facts: RunFacts) -> Iterator[Html]:
+    """What is promised about the answers to a question about several sites."""
+    if facts.data:
+        yield tag("p", clean(facts.data.said, 400), class_="bad" if facts.data.replace else None)
+    if facts.undecided and facts.undecided.helps:
+        yield tag("p", clean(facts.undecided.helps, 400))
+    for warning in facts.warnings:
+        if DROPPED in warning.text:
+            yield tag("p", "Site ", name(warning.group, 60), f": {warning.text}.", class_="bad")
+    if facts.broken:
+        yield tag("p", "Nothing is promised: ", facts.broken, ".", class_="bad")
+        return
+    for text in facts.promises:
+        yield tag("p", text)
+    yield tag(
+        "p",
+        "That holds as long as the rewards of a block are independent, with means that the past fixes, and "
+        "stay within their bounds. Slow drift that is common to the options of a site is covered.",
+    )
 
 
 def _waiting(facts: RunFacts) -> Iterator[Html]:

@@ -53,7 +53,7 @@ def page(facts: Facts, attachment: bytes | None = None, file_name: str = "record
     title = "bestarm: a study"
     if not isinstance(facts, StudyFacts):
         facts = msgspec.structs.replace(facts, file=file_name)
-        title = f"bestarm: {(facts.verdict and facts.verdict.arm) or 'undecided'}"
+        title = f"bestarm: {(facts.verdict and facts.verdict.summary) or 'undecided'}"
     made = sections(facts, None if attachment is None else _download(attachment, file_name))
     links = [tag("li", tag("a", title, href=f"#{key}")) for key, title, _ in made if title]
     body = [

@@ -97,9 +97,7 @@ class _Trials(groups.Trials):
             total[:, own] += robust_decisions.trimmed(table[live, own], self.pool.f)
             table = self._table(self.gained, j, stakes.shape[-1])
             if len(at := np.flatnonzero(b == j)):
-                given = told.at((at[:, None], slice(None), (champion % self.width)[at][:, None])).at(
-                    (slice(None), None, 0)
-                )
+                given = told.at((at[:, None], slice(None), (champion % self.width)[at][:, None]))
                 values = robust_decisions.gained(given, stakes[at][:, :, None], centre[at][:, :, None])
                 table[live[at]] += np.where(rivals[at][..., None, None], values, 0.0)
                 self.met[live[at], :, j] |= rivals[at]

@@ -59,6 +59,11 @@ def filled(block: Block, group: int, start: int, arms: int) -> Sums:
     return sums
 
 
+def _column(sums: Sums) -> Sums:
+    """The rewards of one client, as a table with one column."""
+    return Sums(*(part[:, None] for part in sums.parts))
+
+
 class Ledger:
     """The tables U and V. Arms and clients are numbered through all groups."""
 
@@ -83,7 +88,7 @@ class Ledger:
         """Replace the filled part of a client in a closed block by the one that has come."""
         one = slice(client, client + 1)
         for sign, part in ((-1.0, before), (1.0, now)):
-            for table, arms, values in self._bounds(bets, group, part.at((slice(None), None))):
+            for table, arms, values in self._bounds(bets, group, _column(part)):
                 table[arms, one, : values.shape[-1]] += sign * values
 
     def _bounds(self, bets: Bets, group: int, parts: Sums) -> Iterator[tuple[Floats, Ints, Floats]]:
@@ -92,7 +97,7 @@ class Ledger:
         told, centre = parts.at(bets.rivals[at]), bets.centre[at, None]
         yield self.lost, bets.rivals[at], decisions.lost(told, bets.rival_stakes[at, None], centre)
         if self.pool.group[bets.champion] == group:
-            told = parts.at((None, bets.champion))
+            told = parts.at(slice(bets.champion, bets.champion + 1))
             yield self.gained, bets.rivals, decisions.gained(told, bets.stakes[:, None], bets.centre[:, None])
 
     def log_wealth(self) -> Floats:

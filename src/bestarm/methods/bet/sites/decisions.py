@@ -1,0 +1,246 @@
+"""The decisions of Fed-Bet for questions about several sites, as races.
+
+A race asks for the best of several options, or compares them with a control. Options leave, or it is settled
+how they compare, by bets on contrasts over the clients of the race (``stats.contrasts``). All arrays have the
+trials of a study as their first axis; a server has one trial. The rewards of all cells are (trials, clients,
+options).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from bestarm.methods.bet import decisions as bet_decisions
+from bestarm.methods.bet.options import Bet
+from bestarm.problem.question import Cells, Question
+from bestarm.protocol.decisions import Floats, Ints, Mask
+from bestarm.stats import contrasts
+from bestarm.stats.contrasts import Sides
+from bestarm.stats.sums import Sums
+
+MOST_TERMS = 1 << 21  # of one evaluation: pairs × clients × stakes
+OPEN, BETTER, WORSE, WITHIN = range(4)  # the claims about an option and the control
+
+
+@dataclass(frozen=True)
+class Block:
+    """A closed block: the pulls of each cell, and its rewards, (trials, clients, options).
+
+    `unit` is how much larger than `fresh.total` the true sum of a cell may be, because of rounding. The
+    squares are rounded up, the smallest reward down and the largest up.
+    """
+
+    pulls: Ints
+    fresh: Sums
+    unit: Floats
+
+    def up(self, place: tuple[Ints, ...]) -> Sums:
+        """The rewards of some cells for bets on them: no rounding can help the gambler."""
+        return self.fresh.at(place)
+
+    def down(self, place: tuple[Ints, ...]) -> Sums:
+        """The rewards of some cells for bets against them: no rounding can help the gambler."""
+        count, total, squares, least, most = self.fresh.at(place).parts
+        unit = self.unit[place]
+        return Sums(count, total + unit, squares + 2 * unit, least, most)
+
+
+@dataclass
+class Stand:
+    """Who plays the next block of a race: the options that are in, the champion, and c for each trial."""
+
+    inside: Mask  # (trials, options)
+    champion: Ints  # (trials,)
+    ratio: Ints  # (trials,)
+
+
+class Race(Protocol):
+    """One answer, or the answers about all options and the control."""
+
+    site: int | None
+    clients: Ints
+    weights: Floats
+    level: float  # an option leaves, or is settled, at wealth 1/level
+    log_wealth: Floats  # (…, trials, options)
+
+    @property
+    def inside(self) -> Mask:
+        """The options that may still be the best, or are open, in each trial."""
+
+    @property
+    def over(self) -> Mask:
+        """In which trials the race is decided."""
+
+    def stand(self, sums: Sums) -> Stand:
+        """Who plays the next block, from the rewards of closed blocks."""
+
+    def close(self, before: Sums, block: Block, stand: Stand, n: int) -> None:
+        """Update the wealths by a block that was played as `stand` says, after the rewards `before`.
+
+        `n`: the pulls before it of a cell that was never the champion's.
+        """
+
+
+def values(sums: Sums, weights: Floats, clients: Ints) -> tuple[Floats, Floats]:
+    """The estimated value of each option and its standard error, from the cells of some clients."""
+    own, w = sums.at((slice(None), clients)), weights[clients]
+    mean = contrasts.estimate(own.count, own.total)
+    variance = np.maximum(contrasts.estimate(own.count, own.squares) - mean**2, 0.0)
+    value = (w * mean).sum(axis=-2)
+    return value, np.sqrt((w**2 * variance / np.maximum(own.count, 1.0)).sum(axis=-2))
+
+
+def log_factors(
+    weights: Floats,
+    clients: Ints,
+    before: Sums,
+    block: Block,
+    pairs: tuple[Ints, Ints, Ints],
+    n: int,
+    margin: float = 0.0,
+) -> Floats:
+    """The logarithm of the factor of each pair: bets on "the first option is ahead by more than `margin`".
+
+    `pairs`: the trial, the option that the bets are on, and the one that they are against.
+    """
+    stakes = contrasts.stake_count(n * len(clients))
+    found, size = np.zeros(len(pairs[0])), max(1, MOST_TERMS // (len(clients) * stakes))
+    for start in range(0, len(found), size):
+        t, b, a = (part[start : start + size, None] for part in pairs)
+        up, down = (t, clients[None], b), (t, clients[None], a)
+        bets = contrasts.contrast_bets(
+            before.at(up),
+            before.at(down),
+            Sides.of(block.pulls[up], block.pulls[down]),
+            Sides(weights[up[1:]], weights[down[1:]]),
+            stakes,
+            margin,
+        )
+        found[start : start + size] = contrasts.log_factor(bets, block.up(up), block.down(down))
+    return found
+
+
+def played(pulls: Ints, weights: Floats, clients: Ints) -> Mask:
+    """The options that were pulled in all their cells."""
+    return np.asarray(((pulls[:, clients] > 0) | (weights[clients] == 0)).all(axis=1))
+
+
+class BestRace:
+    """The best option over some clients: an option leaves when its wealth reaches 1/level."""
+
+    def __init__(
+        self, clients: Ints, weights: Floats, level: float, trials: int, site: int | None = None
+    ) -> None:
+        self.clients, self.weights, self.level, self.site = clients, weights, level, site
+        offered = weights[clients].sum(axis=0) > 0
+        self.inside = np.tile(offered, (trials, 1))
+        self.log_wealth = np.zeros(self.inside.shape)
+
+    @property
+    def over(self) -> Mask:
+        return np.asarray(self.inside.sum(axis=1) <= 1)
+
+    @property
+    def winner(self) -> Ints:
+        """The only option that is in; −1 where the race is open."""
+        return np.where(self.inside.sum(axis=1) == 1, np.argmax(self.inside, axis=1), -1)
+
+    def stand(self, sums: Sums) -> Stand:
+        value, error = values(sums, self.weights, self.clients)
+        champion = bet_decisions.top(value - error, self.inside)
+        rivals = np.maximum(self.inside.sum(axis=1) - 1, 0)
+        return Stand(self.inside.copy(), champion, bet_decisions.ratio(rivals))
+
+    def close(self, before: Sums, block: Block, stand: Stand, n: int) -> None:
+        rivals = self.inside & stand.inside & played(block.pulls, self.weights, self.clients)
+        rivals[np.arange(len(rivals)), stand.champion] = False
+        rivals[self.over] = False
+        trial, rival = np.nonzero(rivals)
+        pairs = (trial, stand.champion[trial], rival)
+        self.log_wealth[rivals] += log_factors(self.weights, self.clients, before, block, pairs, n)
+        self.inside &= ~(rivals & bet_decisions.leaves(self.log_wealth, self.level))
+
+
+@dataclass(frozen=True)
+class OneSided:
+    """A one-sided test of an option: the bets are on it or on the control, and dispute a lead of ±margin."""
+
+    on_option: bool
+    sign: int
+
+
+# The tests "better" and "worse"; with a margin also "not as much better" and "not as much worse".
+TESTS = (OneSided(True, 1), OneSided(False, 1), OneSided(False, -1), OneSided(True, -1))
+
+
+class ControlRace:
+    """All options against a control: each is better, worse, within the margin, or open."""
+
+    site: int | None = None
+
+    def __init__(
+        self, clients: Ints, weights: Floats, control: int, level: float, margin: float, trials: int
+    ) -> None:
+        self.clients, self.weights, self.control, self.margin = clients, weights, control, margin
+        self.offered = weights[clients].sum(axis=0) > 0
+        self.tests = TESTS if margin > 0 else TESTS[:2]
+        rivals = max(int(self.offered.sum()) - 1, 1)
+        self.level = level / (len(self.tests) * rivals)
+        self.claim: Ints = np.zeros((trials, len(self.offered)), dtype=np.int64)
+        self.log_wealth = np.zeros((len(self.tests), trials, len(self.offered)))
+
+    @property
+    def inside(self) -> Mask:
+        found = (self.claim == OPEN) & self.offered
+        found[:, self.control] = False
+        return np.asarray(found)
+
+    @property
+    def over(self) -> Mask:
+        return np.asarray(~self.inside.any(axis=1))
+
+    def stand(self, sums: Sums) -> Stand:
+        inside = self.inside
+        ratio = bet_decisions.ratio(inside.sum(axis=1))
+        inside[:, self.control] = True
+        return Stand(inside, np.full(len(inside), self.control), ratio)
+
+    def close(self, before: Sums, block: Block, stand: Stand, n: int) -> None:
+        plays = self.inside & stand.inside & played(block.pulls, self.weights, self.clients)
+        trial, option = np.nonzero(plays)
+        control = np.full(len(option), self.control)
+        for test, wealth in zip(self.tests, self.log_wealth, strict=True):
+            pairs = (trial, option, control) if test.on_option else (trial, control, option)
+            margin = test.sign * self.margin
+            wealth[plays] += log_factors(self.weights, self.clients, before, block, pairs, n, margin)
+        won = bet_decisions.leaves(self.log_wealth, self.level)
+        within = won[2] & won[3] if len(self.tests) > 2 else np.zeros_like(won[0])
+        claim = np.select([won[0], won[1], within], [BETTER, WORSE, WITHIN], OPEN)
+        self.claim = np.where(plays, claim, self.claim)
+
+
+def races_of(cells: Cells, question: Question, options: Bet, present: Mask, trials: int) -> list[Race]:
+    """The races of a question, about the clients that take part.
+
+    With ``also = ["each"]``, δ is split in two: half for all sites, half for the sites' own answers.
+    """
+    everyone, found = np.flatnonzero(present), list[Race]()
+    share = options.delta / (2 if question.also else 1)
+    if question.kind != "each":
+        weights = cells.weights(question.weights, present)
+        if question.control is not None:
+            control = cells.options.index(question.control)
+            found.append(ControlRace(everyone, weights, control, share, options.margin, trials))
+        else:
+            found.append(BestRace(everyone, weights, share, trials))
+    if question.by_site:
+        sites = int(cells.site.max()) + 1
+        level = share / sites if question.simultaneous else share
+        for j in range(sites):
+            own = present & (cells.site == j)
+            weights = cells.weights((1.0,) * sites, own)
+            found.append(BestRace(np.flatnonzero(own), weights, level, trials, site=j))
+    return found
