@@ -144,6 +144,21 @@ def test_every_method_runs_on_answers_and_its_record_replays(method):
     assert ba.verify(record, replay=True).failures == ()
 
 
+def test_questions_about_several_sites_are_answered_from_answers():
+    """The value of the best option, the lead over a control and the margin are on the user's scale."""
+    regions = {"US": {"A": 20, "B": 60}, "EU": {"A": 30, "B": 80}}
+    problem = Problem.from_rewards(regions, bounds=(0, 100)).private(2.0)
+    best = ba.identify(problem.asking("overall"), seed=1, delta=0.1)
+    assert best.verdict.arm == "B"
+    control = problem.asking("control", control="A")
+    _, _, options = prepare(control, "bet", {"margin": 5})
+    assert on_unit_scale(options, control.scale).margin == pytest.approx(0.05 * slope(2.0))
+    (found,) = ba.identify(control, seed=1, delta=0.1, n1=400).verdict.answers
+    assert found.interval[0] < 45 < found.interval[1]
+    assert -100 <= found.interval[0] <= found.value <= found.interval[1] <= 100
+    assert abs(found.value - 45) < 20
+
+
 def test_a_study_of_answers_has_the_law_of_the_machines():
     problem = Problem.from_rewards({"g": {"a": 0.9, "b": 0.2}, "h": {"c": {"kind": "beta", "a": 1, "b": 2}}})
     trials = ba.study(problem.private(2.0), "bet", trials=200, seed=3, delta=0.1)
