@@ -267,8 +267,9 @@ def test_a_plan_forecasts_what_runs_cost(case):
 def test_no_attack_by_tolerated_liars_makes_a_wrong_arm_win(case, attack):
     groups = list(EASY)[:1] if case.method.peers else EASY  # a peer hears all of a complete network
     liars = [ba.Adversary(group, attack, case.options["byzantine"]) for group in groups]
-    method = case.method.grouped or case.method
-    obstacle = ATTACKS[attack].obstacle(method, make(method.options, case.options))
+    options = make(case.method.options, case.options)
+    method = case.method.variant(case.problem.layout, options)
+    obstacle = ATTACKS[attack].obstacle(method, options)
     if obstacle:
         with pytest.raises(InputError, match=re.escape(obstacle)):
             case.run(adversaries=liars)

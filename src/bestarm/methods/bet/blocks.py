@@ -8,7 +8,7 @@ from bestarm.errors import InputError
 from bestarm.methods.bet.levels import BetWire
 from bestarm.methods.bet.options import PREFERENCES, Bet
 from bestarm.problem.layout import Layout
-from bestarm.protocol.rounds import refuse_epsilon
+from bestarm.protocol.rounds import refuse_epsilon, refuse_small_groups
 
 MAX_PULLS = 2**36  # pulls of one arm: the run ends before it would need more
 
@@ -45,12 +45,7 @@ def refuse(layout: Layout, options: Bet) -> None:
             'margin, open_blocks and allocation do not belong to question = "anywhere"',
             fix='Ask another question, such as question = "overall", or leave them out',
         )
-    if options.byzantine:
-        raise InputError(
-            f"bet trusts all clients, so it can't tolerate byzantine = {options.byzantine} liars",
-            expected="byzantine = 0",
-            fix='Use method = "fisher", which tolerates f liars among 2f + 1 clients of a group',
-        )
+    refuse_small_groups(layout, options, 2, "bet")
     several = any(len(group.clients) > 1 for group in layout.groups)
     if several and options.silence != "wait":
         raise InputError(
@@ -69,6 +64,13 @@ def refuse(layout: Layout, options: Bet) -> None:
 def refuse_question(layout: Layout, options: Bet) -> None:
     """Raise InputError for options that do not fit a question about several sites."""
     kind = layout.question.kind
+    if options.byzantine:
+        raise InputError(
+            f'bet trusts all sites with question = "{kind}", so it can\'t tolerate byzantine = '
+            f"{options.byzantine} liars",
+            expected="byzantine = 0",
+            fix='Liars are tolerated with question = "anywhere" and 2f + 1 clients per group',
+        )
     if options.epsilon > 0:
         raise InputError(
             f'epsilon = {options.epsilon:g} is not supported with question = "{kind}"',
