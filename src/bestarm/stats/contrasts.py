@@ -195,7 +195,12 @@ def contrast_bets(
 
 
 def log_wealths(bets: ContrastBets, up: Sums, down: Sums, *, coins: bool = False) -> Floats:
-    """The least logarithm of the factor of each stake, from the block's rewards; the last axis is the stake.
+    """The least logarithm of the factor of each stake, from the block's rewards; stakes are the last axis."""
+    return np.asarray(site_logs(bets, up, down, coins=coins).sum(axis=-2))
+
+
+def site_logs(bets: ContrastBets, up: Sums, down: Sums, *, coins: bool = False) -> Floats:
+    """The part of each site in ``log_wealths``; the last axes are site and stake.
 
     The sums of b may be rounded as ``betting.least_log_wealth`` allows, those of a in the reflected way. If
     all rewards are 0/1 (`coins`), this is the logarithm itself, and is found faster.
@@ -215,11 +220,11 @@ def log_wealths(bets: ContrastBets, up: Sums, down: Sums, *, coins: bool = False
         stakes * bets.share.down[..., None],
         1.0 - bets.centres.down[..., None],
     )
-    return np.asarray((gained + lost).sum(axis=-2))
+    return np.asarray(gained + lost)
 
 
 def _coin_logs(bets: ContrastBets, up: Sums, down: Sums) -> Floats:
-    """``log_wealths`` for 0/1 rewards: the ones and the zeros of each cell have one factor each."""
+    """``site_logs`` for 0/1 rewards: the ones and the zeros of each cell have one factor each."""
     stakes, found = bets.stakes[..., None, :], []
     for sums, share, centre, sign in (
         (up, bets.share.up, bets.centres.up, 1.0),
@@ -228,7 +233,7 @@ def _coin_logs(bets: ContrastBets, up: Sums, down: Sums) -> Floats:
         bet = stakes * (sign * share)[..., None]
         ones, zeros, m = (part[..., None] for part in (sums.total, sums.count - sums.total, centre))
         found.append(ones * np.log(1.0 + bet * (1.0 - m)) + zeros * np.log(1.0 - bet * m))
-    return np.asarray((found[0] + found[1]).sum(axis=-2))
+    return np.asarray(found[0] + found[1])
 
 
 def log_factor(bets: ContrastBets, up: Sums, down: Sums, *, coins: bool = False) -> Floats:

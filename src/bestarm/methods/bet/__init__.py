@@ -76,6 +76,7 @@ _ASKED = dataclasses.replace(
     good_event=sites.good_event,
     audit_client=sites.audit_client,
     kernel=sites.kernel_for,
+    lies=sites.LIES,
     trace=sites.Trace,
 )
 METHOD = dataclasses.replace(METHOD, grouped=_GROUPED, robust=_ROBUST, asked=_ASKED)
