@@ -276,14 +276,14 @@ def simpson() -> Any:
         x, rate, size = zip(*own, strict=True)
         ax.plot(x, rate, color=colour, linewidth=1, zorder=1)
         ax.scatter(x, rate, s=size, color=colour, alpha=0.75, linewidths=0, zorder=2)
-        ax.text(2.2, rate[-1], site, color=colour, va="center")
+        ax.text(-0.28, rate[0], site, color=colour, ha="right", va="center")
     for name, x in place.items():
         own = [(n, recovered) for _, a, n, recovered in rows if a == name]
         pooled = sum(r for _, r in own) / sum(n for n, _ in own)
         ax.plot([x - 0.22, x + 0.22], [pooled] * 2, color="black", linewidth=3, zorder=3)
         ax.text(x + 0.24, pooled, f"{pooled:.2f}", va="center", fontsize=9)
     ax.set_xticks(list(place.values()), [f"treatment {name}" for name in treatments])
-    ax.set(xlim=(-0.4, 2.6), ylim=(0, 1), ylabel="share that recovered")
+    ax.set(xlim=(-0.7, 2.5), ylim=(0, 1), ylabel="share that recovered")
     ax.set_title("Black: all patients of a treatment together. Circles: by hospital, area = patients")
     return ax
 
