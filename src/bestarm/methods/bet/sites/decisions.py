@@ -151,7 +151,8 @@ class BestRace:
     def stand(self, sums: Sums) -> Stand:
         value, error = values(sums, self.weights, self.clients)
         champion = bet_decisions.top(value - error, self.inside)
-        return Stand(self.inside.copy(), champion, bet_decisions.ratio(self.inside.sum(axis=1) - 1))
+        rivals = np.maximum(self.inside.sum(axis=1) - 1, 0)
+        return Stand(self.inside.copy(), champion, bet_decisions.ratio(rivals))
 
     def close(self, before: Sums, block: Block, stand: Stand, n: int) -> None:
         rivals = self.inside & stand.inside & played(block.pulls, self.weights, self.clients)

@@ -100,4 +100,4 @@ def _bound(
             means = Sides(*(contrasts.estimate(sums.count, sums.total) for sums in before))
             blocks.append(Played(means, pulls, *rewards))
         before = [sums.plus(new) for sums, new in zip(before, rewards, strict=True)]
-    return contrasts.lower_bound(blocks, weights, alpha, span)
+    return float(contrasts.lower_bound(blocks, weights, alpha, span))
