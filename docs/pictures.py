@@ -262,7 +262,7 @@ def percolation() -> Any:
 
 
 def simpson() -> Any:
-    """Simpson's paradox: the rates of each hospital, and the rates of all patients of a treatment together."""
+    """Simpson's paradox: the rates of each hospital, and of all patients of a treatment together."""
     ax = _axes((8, 4.0))
     with HOSPITALS.open(encoding="utf-8") as file:
         rows = [

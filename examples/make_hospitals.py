@@ -2,8 +2,8 @@
 
     python examples/make_hospitals.py
 
-The data are made up, with a fixed seed. Recovery is a coin with the rate below, as in hospitals.toml. The easy
-hospitals used treatment A most, the hard ones B, so that sums over all hospitals mislead.
+The data are made up, with a fixed seed. Recovery is a coin with the rate below, as in hospitals.toml. The
+easy hospitals used treatment A most, the hard ones B, so that sums over all hospitals mislead.
 """
 
 from __future__ import annotations
