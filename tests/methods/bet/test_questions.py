@@ -174,6 +174,14 @@ def test_with_several_open_blocks_fast_sites_play_ahead_and_blocks_close_in_orde
     assert game.go().summary == "B"
 
 
+def test_a_record_with_several_open_blocks_verifies():
+    groups = {"US": {"A": 0.3, "B": 0.36}, "EU": {"A": 0.7, "B": 0.73}, "ASIA": {"A": 0.5, "B": 0.53}}
+    problem = regions(groups=groups, weights={"US": 8, "EU": 1, "ASIA": 1})  # US is slow
+    record = ba.identify(problem, seed=4, open_blocks=4)
+    assert record.rounds > 5
+    assert ba.verify(record, replay=True).failures == ()
+
+
 def test_bets_use_only_blocks_that_were_closed_before():
     """The same first blocks give the same wealths, whatever comes later and whenever it arrives."""
     slow, fast = Game(regions(), delta=0.001, open_blocks=3), Game(regions(), delta=0.001, open_blocks=3)

@@ -77,6 +77,10 @@ class Client(BlockClient[Plan | End]):
     def _first(self) -> bool:
         return self.n == 0
 
+    @property
+    def _block(self) -> dict[str, int]:
+        return {"n": self.n}
+
     def _stopped(self) -> Send:
         return self._say(Stopped())
 

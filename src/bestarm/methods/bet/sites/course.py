@@ -30,6 +30,7 @@ class Course:
         self.layout, self.options, self.question = layout, options, layout.question
         self.cells = Cells.of(layout)
         self.clients, self.number = len(layout.clients), len(self.cells.options)
+        self.coins = all(group.binary for group in layout.groups)
         everyone = np.ones(self.clients, dtype=bool)
         races = races_of(self.cells, self.question, options, everyone, 1)
         self.members = [race.clients for race in races]

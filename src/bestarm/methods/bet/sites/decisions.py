@@ -21,7 +21,7 @@ from bestarm.stats import contrasts
 from bestarm.stats.contrasts import Sides
 from bestarm.stats.sums import Sums
 
-MOST_TERMS = 1 << 21  # of one evaluation: pairs × clients × stakes
+MOST_TERMS = 1 << 15  # of one evaluation, so that they fit in the CPU cache: pairs × clients × stakes
 OPEN, BETTER, WORSE, WITHIN = range(4)  # the claims about an option and the control
 
 
@@ -30,12 +30,13 @@ class Block:
     """A closed block: the pulls of each cell, and its rewards, (trials, clients, options).
 
     `unit` is how much larger than `fresh.total` the true sum of a cell may be, because of rounding. The
-    squares are rounded up, the smallest reward down and the largest up.
+    squares are rounded up, the smallest reward down and the largest up. `coins`: all rewards are 0/1.
     """
 
     pulls: Ints
     fresh: Sums
     unit: Floats
+    coins: bool = False
 
     def up(self, place: tuple[Ints, ...]) -> Sums:
         """The rewards of some cells for bets on them: no rounding can help the gambler."""
@@ -119,7 +120,9 @@ def log_factors(
             stakes,
             margin,
         )
-        found[start : start + size] = contrasts.log_factor(bets, block.up(up), block.down(down))
+        found[start : start + size] = contrasts.log_factor(
+            bets, block.up(up), block.down(down), coins=block.coins
+        )
     return found
 
 

@@ -27,13 +27,14 @@ from bestarm.methods.bet.sites.messages import (
     precision,
     told,
 )
+from bestarm.problem.moments import of_ones
 from bestarm.problem.problem import Problem
 from bestarm.protocol import decisions
 from bestarm.protocol.decisions import Floats, Ints, Mask
 from bestarm.protocol.kernel import Arms, Columns, Kernel, Script, remember
 from bestarm.stats.sums import Sums
 
-MOST_CELLS = 1 << 20  # trials × clients × options that are simulated at a time
+MOST_CELLS = 1 << 18  # trials × clients × arms that are simulated at a time
 
 
 class _Trials:
@@ -44,9 +45,11 @@ class _Trials:
         self.options, self.wire, self.arms = options, Wire(self.course), Arms(problem)
         course, width = self.course, self.arms.valid.shape[1]
         self.ledger = Ledger(course, np.ones(course.clients, dtype=bool), trials)
-        self.place = np.zeros((course.clients, width), dtype=np.int64)  # the option of each arm
+        place = np.zeros((course.clients, width), dtype=np.int64)  # the option of each arm
         for i, row in enumerate(course.cells.place):
-            self.place[i, : len(row)] = row
+            place[i, : len(row)] = row
+        self.client, self.arm = np.nonzero(self.arms.valid)
+        self.option = place[self.client, self.arm]
         binary = [problem.layout.groups[j].binary for j in course.cells.site]
         self.binary: Mask = np.array(binary)[:, None]
         self.pulls, self.first = np.zeros((2, trials, course.clients), dtype=np.int64)
@@ -98,10 +101,9 @@ class _Trials:
     ) -> Block:
         """Draw the rewards of a block, and count what it costs."""
         trials, clients = pulls.shape[:2]
-        which = np.arange(clients)[:, None]
-        times = np.where(self.arms.valid, pulls[:, which, self.place], 0)
-        rows, flat = np.tile(np.arange(clients), trials), times.reshape(trials * clients, -1)
-        drawn = self._draw(rng, rows, flat).reshape(*times.shape, 4)
+        times = np.zeros((trials, *self.arms.valid.shape), dtype=np.int64)
+        times[:, self.client, self.arm] = pulls[:, self.client, self.option]
+        drawn = self._draw(rng, times)
         if trace is not None:
             self._trace(trace, times, drawn, script)
         made = times.sum(axis=2)
@@ -112,19 +114,19 @@ class _Trials:
         if self.wire.stoppable:
             self.bits_up += (made > 0).sum(axis=1)
         fresh = Sums.none(pulls.shape)
-        valid = np.nonzero(np.broadcast_to(self.arms.valid, times.shape))
-        at = (valid[0], valid[1], self.place[valid[1], valid[2]])
-        fresh.count[at] = times[valid]
-        for part, values in zip(fresh.parts[1:], np.moveaxis(drawn, -1, 0), strict=True):
-            part[at] = values[valid]
-        return Block(pulls, *told(fresh, precision(n, clients), self.binary))
+        for part, values in zip(fresh.parts, (times, *np.moveaxis(drawn, -1, 0)), strict=True):
+            part[:, self.client, self.option] = values[:, self.client, self.arm]
+        return Block(pulls, *told(fresh, precision(n, clients), self.binary), self.course.coins)
 
-    def _draw(self, rng: np.random.Generator, rows: Ints, times: Ints) -> Floats:
+    def _draw(self, rng: np.random.Generator, times: Ints) -> Floats:
         """The sum, squares, smallest and largest of these numbers of draws, on the last axis."""
-        if not self.binary.all():
-            return self.arms.moments(rng, rows, times)
-        sums = self.arms.sums(rng, rows, times)
-        return np.stack([sums, sums, np.zeros_like(sums), np.ones_like(sums)], axis=-1)
+        found = of_ones(rng.binomial(times, self.arms.p), times)
+        for model, where in self.arms.other.values():
+            client, arm = np.nonzero(where)
+            own, made = found[:, client, arm], times[:, client, arm]
+            own[made > 0] = model.moments(rng, made[made > 0])
+            found[:, client, arm] = own
+        return found
 
     def _trace(self, trial: int, times: Ints, drawn: Floats, script: Script) -> None:
         """Add the batches of one trial to its script."""
@@ -190,7 +192,7 @@ def kernel(
 ) -> tuple[Columns, Script]:
     """Run `trials` trials of a question about several sites."""
     script: Script = {}
-    cells = len(problem.layout.clients) * max(1, sum(len(row) for row in problem.rewards))
+    cells = len(problem.layout.clients) * max(len(row) for row in problem.rewards)
     size, parts = max(1, MOST_CELLS // cells), list[Columns]()
     for start in range(0, trials, size):
         found = _Trials(problem, options, min(size, trials - start))

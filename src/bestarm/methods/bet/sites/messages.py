@@ -267,12 +267,14 @@ def told(fresh: Sums, bits: int, binary: Mask) -> tuple[Sums, Floats]:
     `binary` says which cells have 0/1 rewards.
     """
     count, total, squares, least, most = fresh.parts
+    none = count == 0
+    if binary.all():
+        return Sums(count, total, total, np.where(none, 1.0, 0.0), np.where(none, 0.0, 1.0)), 0.0 * total
     some, coins = np.maximum(count, 1.0), binary
     mean = np.where(coins, total, count * floored(floor_level(total / some, bits), bits))
     second = np.where(coins, total, count * ceiled(ceil_level(squares / some, bits), bits))
     low = np.where(coins, 0.0, floored(floor_level(least, LEAST_BITS), LEAST_BITS))
     high = np.where(coins, 1.0, ceiled(ceil_level(most, LEAST_BITS), LEAST_BITS))
-    none = count == 0
     sums = Sums(count, mean, np.where(none, 0.0, second), np.where(none, 1.0, low), np.where(none, 0.0, high))
     return sums, np.asarray(np.where(coins, 0.0, count * 2.0**-bits))
 
@@ -297,7 +299,7 @@ def block_of(parts: Sequence[Part | None], pulls: Ints, course: Course) -> Block
                 fresh.least[0, i, k] = floored(least, LEAST_BITS)
                 fresh.most[0, i, k] = ceiled(most, LEAST_BITS)
                 unit[0, i, k] = report.count * 2.0**-report.bits
-    return Block(pulls[None], fresh, unit)
+    return Block(pulls[None], fresh, unit, course.coins)
 
 
 def part_bits(wire: Wire, pulls: Ints, n: int, binary: Mask) -> Ints:

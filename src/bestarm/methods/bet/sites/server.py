@@ -24,7 +24,7 @@ from bestarm.methods.bet.sites.messages import Part, Plan, Wire, block_of, decod
 from bestarm.methods.bet.uplink import MOST_SUPPLY
 from bestarm.problem.layout import Layout
 from bestarm.protocol.codec import Malformed
-from bestarm.protocol.decisions import Ints
+from bestarm.protocol.decisions import Floats, Ints
 from bestarm.protocol.events import Action, Event, Start
 from bestarm.protocol.messages import Stopped
 from bestarm.protocol.rounds import DROPPED, RoundServer
@@ -129,10 +129,14 @@ class Server(RoundServer):
                 return self._conclude()
             if most is not None and self.rounds >= most:
                 return self._undecided("rounds")
-        idle = any(not any(b.waits_for(i) for b in self.open) for i in np.flatnonzero(self.present).tolist())
-        if not self.open or (idle and len(self.open) < self.options.open_blocks and self.ledger.n):
+        if not self.open:
             return self._announce()
-        return []
+        ahead = any(self.present[i] for i in self.open[-1].parts)  # somebody has played all that is announced
+        return self._announce() if ahead and self.ledger.n > 0 and self._may_open else []
+
+    @property
+    def _may_open(self) -> bool:
+        return len(self.open) < self.options.open_blocks
 
     def _close_round(self) -> list[Action]:
         return self._advance()
@@ -184,7 +188,7 @@ class Server(RoundServer):
             return [] if self.open else self._undecided("budget")
         stands = self.ledger.stands()
         if self.own_wire.finite:
-            step = self._cut(step, stands)
+            step = self._cut(step, stands, scale)
             if step == 0:
                 return [] if self.open else self._undecided("budget")
         steps = course.steps(step, scale)
@@ -198,12 +202,12 @@ class Server(RoundServer):
         self.round += 1
         return [self._send(plan), *self._advance()]
 
-    def _cut(self, step: int, stands: list[Stand]) -> int:
+    def _cut(self, step: int, stands: list[Stand], scale: Floats | None) -> int:
         """The largest step that the data allow; champions get fewer pulls if theirs run out."""
         due = sum(block.pulls.max(axis=1) for block in self.open)
         supply = np.where(self.present, self.supply - due, MOST_SUPPLY)
-        step = fitting(self.course, step, supply)
-        most = int((supply // np.maximum(self.course.steps(step), step)).min()) if step else 1
+        step = fitting(self.course, step, supply, scale)
+        most = int((supply // np.maximum(self.course.steps(step, scale), step)).min()) if step else 1
         for stand in stands:
             stand.ratio = np.minimum(stand.ratio, max(most, 1))
         return step
