@@ -13,9 +13,9 @@ from bestarm.cli.exit_codes import INTERRUPTED, OK
 from bestarm.cli.options import Json, MethodOption, given, with_options
 from bestarm.cli.render.plan import show_plan, show_schedule
 from bestarm.cli.render.progress import plan_progress
+from bestarm.cli.scenario_warnings import load_asked
 from bestarm.cli.terminal import err
 from bestarm.errors import InputError
-from bestarm.scenario.load import load
 from bestarm.simulate.setup import Scenario
 
 
@@ -59,7 +59,7 @@ def plan(
     if guessed is not None:
         loaded = Scenario(problem_from_gaps(guessed))
     elif scenario is not None:
-        loaded = load(scenario)
+        loaded, chosen = load_asked(scenario, chosen)
     else:
         raise InputError("there is nothing to plan for", expected="a scenario file or --gaps")
     try:

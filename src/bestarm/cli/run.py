@@ -16,19 +16,26 @@ from bestarm.cli.exit_codes import BAD_INPUT, INTERRUPTED, OK, UNDECIDED
 from bestarm.cli.options import Force, Json, MethodOption, ScenarioPath, check_folder, given, with_options
 from bestarm.cli.render.progress import run_progress
 from bestarm.cli.render.record import show
-from bestarm.cli.scenario_warnings import say_question, warn_of_liars, warn_of_ties
+from bestarm.cli.scenario_warnings import (
+    load_asked,
+    say_question,
+    warn_of_liars,
+    warn_of_lying_sites,
+    warn_of_ties,
+)
 from bestarm.cli.terminal import complain, err, out, safe, warn
 from bestarm.errors import InputError
 from bestarm.problem.data import Data
 from bestarm.protocol.registry import method_for
 from bestarm.records.describe import aim
+from bestarm.records.questions import NO_MARGIN
 from bestarm.records.record import Record
 from bestarm.scenario.from_csv import scenario_for_csv
 from bestarm.scenario.load import load
 from bestarm.scenario.template import TEMPLATE
 from bestarm.simulate.adversary import refuse_attacks
 from bestarm.simulate.identify import Interrupted, check_network, default_method, identify, prepare
-from bestarm.simulate.setup import Scenario, asking
+from bestarm.simulate.setup import Scenario
 from bestarm.util.files import write_new
 
 
@@ -59,9 +66,8 @@ def run(
 ) -> int:
     """Run a scenario once, in this process, and name the best arm. Options given here override the file's."""
     chosen = given(options)
-    loaded = load(scenario)
+    loaded, chosen = load_asked(scenario, chosen)
     say_question(loaded, chosen, quiet=as_json)
-    loaded, chosen = asking(loaded, chosen)
     warn_of_ties(loaded, method, {**loaded.options, **chosen})
     warn_of_liars(loaded, method, {**loaded.options, **chosen})
     for path in (save, plot, report, journal):
@@ -127,6 +133,9 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
     refused = _refusal(loaded)
     asked = say_question(loaded, {}, quiet=as_json)
     warnings = warn_of_ties(loaded, None, loaded.options) + warn_of_liars(loaded, None, loaded.options)
+    if loaded.problem.layout.question.kind == "control" and not loaded.options.get("margin"):
+        warnings += warn([NO_MARGIN])
+    warnings += warn_of_lying_sites(loaded)
     data = loaded.problem.data
     if data and data.replace:
         warnings += warn([str(data)])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from bestarm.cli.terminal import out, safe, warn
-from bestarm.protocol.registry import Method, method_named
-from bestarm.records.describe import groups_with_too_many_liars
+from bestarm.problem.question import KEYS, lead_said
+from bestarm.protocol.registry import Method, method_for, method_named
+from bestarm.records.describe import groups_with_too_many_liars, too_many_sites
 from bestarm.records.questions import asked_silently
+from bestarm.scenario.load import load
 from bestarm.simulate.identify import default_method
 from bestarm.simulate.setup import Scenario
 
@@ -25,10 +28,20 @@ def warn_of_ties(scenario: Scenario, method: str | None, options: Mapping[str, A
     """Warn of ties that an exact comparison can never decide, unless an option ends the run."""
     if options.get("budget") or options.get("epsilon"):
         return []
-    chosen = _method(scenario, method, options)
-    cure = "epsilon or budget" if chosen.epsilon else "budget"
+    if options.get("margin") and scenario.problem.layout.question.kind == "control":
+        return []
+    name, layout = _method(scenario, method, options).name, scenario.problem.layout
+    chosen = method_for(name, layout)
+    cure = "epsilon or budget" if chosen.epsilon else "budget or max_rounds"
     ties = scenario.problem.ties(local=chosen.local_bests)
     return warn([f"{tie}. An exact comparison never ends: set {cure}" for tie in ties])
+
+
+def load_asked(path: Path, options: Mapping[str, Any]) -> tuple[Scenario, dict[str, Any]]:
+    """A scenario with the question that the flags ask, and the other flags."""
+    question = {key: value for key, value in options.items() if key in KEYS}
+    rest = {key: value for key, value in options.items() if key not in KEYS}
+    return load(path, question), rest
 
 
 def say_question(scenario: Scenario, options: Mapping[str, Any], quiet: bool = False) -> str:
@@ -41,6 +54,15 @@ def say_question(scenario: Scenario, options: Mapping[str, Any], quiet: bool = F
     return text
 
 
+def warn_of_lying_sites(scenario: Scenario) -> list[str]:
+    """Say which lead is needed where sites that differ may lie."""
+    question, faults = scenario.problem.layout.question, scenario.options.get("byzantine", 0)
+    if question.kind != "overall" or not faults:
+        return []
+    scale = scenario.problem.scale
+    return warn([lead_said(question, faults, scale.high - scale.low)])
+
+
 def warn_of_liars(scenario: Scenario, method: str | None, options: Mapping[str, Any]) -> list[str]:
     """Warn where more clients lie than the run tolerates."""
     if _method(scenario, method, options).peers:
@@ -48,5 +70,8 @@ def warn_of_liars(scenario: Scenario, method: str | None, options: Mapping[str, 
     layout = scenario.problem.layout
     liars = {name for adversary in scenario.adversaries for name in adversary.names(layout)}
     groups = {group.name: group.clients for group in layout.groups}
+    if layout.question.kind != "anywhere":
+        text = too_many_sites(groups, options.get("byzantine", 0), liars)
+        return warn([f"{text}: nothing is promised"] if text else [])
     found = groups_with_too_many_liars(groups, options.get("byzantine", 0), liars)
     return warn([f"{text}: nothing is promised" for text in found])

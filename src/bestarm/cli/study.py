@@ -26,10 +26,9 @@ from bestarm.cli.options import (
 from bestarm.cli.render.progress import study_progress
 from bestarm.cli.render.record import show_data
 from bestarm.cli.render.study import show_study
-from bestarm.cli.scenario_warnings import warn_of_ties
+from bestarm.cli.scenario_warnings import load_asked, warn_of_ties
 from bestarm.cli.terminal import err, out, safe
 from bestarm.errors import InputError
-from bestarm.scenario.load import load
 from bestarm.study.study import StudyInterrupted
 from bestarm.study.study import study as run_study
 
@@ -62,7 +61,7 @@ def study(
     chosen = given(options)
     values = _varied(vary or [])
     check_folder(save)
-    loaded = load(scenario)
+    loaded, chosen = load_asked(scenario, chosen)
     warn_of_ties(loaded, method, {**loaded.options, **chosen, **values})
     try:
         with _cluster(dask) as executor, study_progress(quiet=as_json) as watch:

@@ -62,6 +62,18 @@ class Question:
         """Whether every site gets an answer of its own."""
         return self.kind == "each" or "each" in self.also
 
+    def keys(self, sites: Sequence[str]) -> dict[str, Any]:
+        """The keys of a scenario that ask this question, without defaults; `sites` are their names."""
+        given = {
+            "question": self.kind,
+            "weights": dict(zip(sites, self.weights, strict=False)),
+            "control": self.control,
+            "simultaneous": self.simultaneous,
+            "also": list(self.also),
+            "missing_options": "" if self.missing_options == "refuse" else self.missing_options,
+        }
+        return {key: value for key, value in given.items() if value}
+
     def to_dict(self) -> dict[str, Any]:
         """The question as records store it."""
         return {
@@ -135,6 +147,8 @@ def make_question(
     simultaneous = keys.get("simultaneous", False)
     if not isinstance(simultaneous, bool):
         raise InputError(f"simultaneous = {shorten(simultaneous)}", expected="true or false")
+    if simultaneous and kind == "overall" and not also:
+        raise InputError("simultaneous is about the sites' own answers", expected='also = ["each"] with it')
     if kind == "anywhere":
         return ANYWHERE
     weights = () if kind == "each" else _weights(groups, keys.get("weights", "equal"), rows)
@@ -177,7 +191,7 @@ def _weights(groups: Sequence[Group], value: object, rows: Sequence[int] | None)
     if value == "rows":
         if rows is None:
             raise InputError(
-                'weights = "rows" needs recorded data, which tell how many rows each site has',
+                'weights = "rows" needs recorded data whose rows are played once',
                 expected='"equal" or a number for each site',
             )
         found = [float(n) for n in rows]
@@ -187,7 +201,7 @@ def _weights(groups: Sequence[Group], value: object, rows: Sequence[int] | None)
             if name not in names:
                 raise InputError(f'weights: there is no site "{name}"', fix=nearest(str(name), names))
         if left := [name for name in names if name not in value]:
-            raise InputError(f'weights: site "{left[0]}" has none', expected=expected)
+            raise InputError(f'weights: site "{left[0]}" has no weight', expected=expected)
         found = [value[name] for name in names]
     else:
         raise InputError(f"weights = {shorten(value)}", expected=expected)
@@ -208,9 +222,9 @@ def _control(groups: Sequence[Group], value: object) -> str:
             fix=f'For example: control = "{next(iter(names))}"',
         )
     if not isinstance(value, str) or (value not in names and value not in full):
-        raise InputError(
-            f"control = {shorten(value)} is not an option", fix=nearest(str(value), [*names, *full])
-        )
+        known = list(names) if shared_options(groups) else full
+        fix = nearest(str(value), known)
+        raise InputError(f"control = {shorten(value)} is not an option", fix=fix)
     return value
 
 
@@ -238,6 +252,31 @@ def _demand_common(groups: Sequence[Group], question: Question) -> None:
                     fix="Leave the option out, or compare averages over the sites that offer it with "
                     'missing_options = "average"',
                 )
+
+
+def certain_lead(question: Question, faults: int) -> float:
+    """The lead of the best option from which on f lying sites cannot prevent an answer.
+
+    It is W/(1 − 2W) if W is the weight of the f heaviest sites: f/(M − 2f) for equal weights. From 1 on, no
+    lead is large enough.
+
+    >>> round(certain_lead(Question("overall", (0.05,) * 20), 2), 9)
+    0.125
+    """
+    heavy = math.fsum(sorted(question.weights)[len(question.weights) - faults :])
+    return heavy / (1.0 - 2.0 * heavy) if heavy < 0.5 else 1.0
+
+
+def lead_said(question: Question, faults: int, width: float = 1.0) -> str:
+    """A sentence on the lead that lying sites make necessary; `width` is the range of the rewards."""
+    lead = certain_lead(question, faults)
+    liars = "1 site that lies" if faults == 1 else f"{faults} sites that lie"
+    if lead > 1.0 - 1e-9:
+        return f"{liars} can prevent an answer, however large the lead of the best option is."
+    return (
+        f"{liars} can prevent an answer unless the lead of the best option on the honest sites is above "
+        f"{lead * width:.3g}: below that, nobody could tell the lie from a site that differs."
+    )
 
 
 @dataclass(frozen=True)

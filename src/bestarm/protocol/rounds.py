@@ -40,6 +40,7 @@ from bestarm.protocol.verdict import REASONS, Reason, Verdict
 SERVER = "server"
 MAX_MESSAGE = 1 << 20  # bytes: far more than any message needs
 DROPPED = "dropped by the operator"
+OTHER_SITES = "the answer is about the other sites"
 LEFT_OUT = f"{DROPPED}: the verdict is about the other groups"
 LOST_TO_IT = f"{DROPPED}: arms that lost to it stay out, and the verdict is about the rest"
 

@@ -102,8 +102,19 @@ def shared_recording(warnings: Iterable[Mapping[str, Any]]) -> str:
 
 def too_many(problem: Mapping[str, Any], options: Mapping[str, Any], liars: Collection[str]) -> str:
     """The first group with more liars than the run tolerates, in words; empty if there is none."""
-    groups = {group["name"]: group["clients"] for group in problem["groups"]}
-    return next(groups_with_too_many_liars(groups, options.get("byzantine", 0), liars), "")
+    groups, byzantine = {g["name"]: g["clients"] for g in problem["groups"]}, options.get("byzantine", 0)
+    if "question" in problem:
+        return too_many_sites(groups, byzantine, liars)
+    return next(groups_with_too_many_liars(groups, byzantine, liars), "")
+
+
+def too_many_sites(groups: Mapping[str, Collection[str]], byzantine: int, liars: Collection[str]) -> str:
+    """Whether more sites lie than the run tolerates, in words; empty if not."""
+    lying = [name for name, clients in groups.items() if any(client in liars for client in clients)]
+    if len(lying) <= byzantine:
+        return ""
+    some = "1 site lies" if len(lying) == 1 else f"{len(lying)} sites lie"
+    return f"{some}, but byzantine = {byzantine}"
 
 
 def groups_with_too_many_liars(
@@ -177,7 +188,8 @@ def what_helps(record: Record) -> str:
     finite, budget = record.problem["finite"], record.options.get("budget")
     text = _ran_out(record) if finite else ""
     cures = ["more data"] * finite + ["a larger budget"] * (budget is not None)
-    cures += ["epsilon (an arm that is close enough)"] * METHODS[record.method].epsilon
+    asked = "question" in record.problem  # then ε is not supported
+    cures += ["epsilon (an arm that is close enough)"] * (METHODS[record.method].epsilon and not asked)
     cures += ["a larger delta"] + ["tighter bounds"] * _has_real_numbers(record.problem)
     return f"{text}What helps: {', '.join(cures)}."
 

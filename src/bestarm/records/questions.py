@@ -13,8 +13,10 @@ import numpy as np
 
 from bestarm.problem.layout import Group
 from bestarm.problem.problem import Problem
-from bestarm.problem.question import KINDS, Cells, Question, shared_options
+from bestarm.problem.question import KINDS, Cells, Question, lead_said, shared_options
+from bestarm.protocol.rounds import OTHER_SITES
 from bestarm.protocol.verdict import REASONS, Answer, Verdict
+from bestarm.records.record import Record
 
 
 class OptionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,66 +157,138 @@ def _result(
     return "ruled out" if left else "still in"
 
 
-def headline(problem: Mapping[str, Any], verdict: Verdict) -> Iterator[str]:
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    """What the words about the answers depend on.
+
+    `dropped` are the sites that the operator dropped, `liars` how many sites may lie.
+    """
+
+    problem: dict[str, Any]
+    verdict: Verdict
+    delta: float
+    alpha: float = 0.0
+    margin: float = 0.0
+    liars: int = 0
+    dropped: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(record: Record) -> Situation:
+        """The situation of a record."""
+        return Situation(
+            problem=record.problem,
+            verdict=record.verdict,
+            delta=record.delta,
+            alpha=record.options.get("alpha", 0.0),
+            margin=record.options.get("margin", 0.0),
+            liars=record.options.get("byzantine", 0),
+            dropped=frozenset(w["group"] for w in record.warnings if OTHER_SITES in w["text"]),
+        )
+
+    @property
+    def question(self) -> Question:
+        """The question."""
+        return question_of(self.problem)
+
+    def sites(self, option: str | None) -> int:
+        """How many sites the answer about an option is about."""
+        groups = [g for g in self.problem["groups"] if g["name"] not in self.dropped]
+        if self.question.missing_options == "average":
+            groups = [g for g in groups if option in g["arms"]]
+        return len(groups)
+
+
+def headline(found: Situation) -> Iterator[str]:
     """The answers, one sentence each."""
-    question = question_of(problem)
-    names = [group["name"] for group in problem["groups"]]
-    for answer in verdict.answers:
-        yield _sentence(answer, question, len(names))
+    return (_sentence(answer, found) for answer in found.verdict.answers)
 
 
-def _sentence(answer: Answer, question: Question, sites: int) -> str:
-    where = "overall" if answer.site is None else f"at {answer.site}"
+def _sentence(answer: Answer, found: Situation) -> str:
+    question, where = found.question, "overall" if answer.site is None else f"at {answer.site}"
     if answer.answer == "best":
-        about = f", on the {_average_name(question)} over {sites} sites" if answer.site is None else ""
-        return f"{answer.option} is the best option {where}{about}{_number(answer)}."
+        about = "" if answer.site is not None else f", {_average_over(answer.option, found)}"
+        return f"{answer.option} is the best option {where}{about}{_number(answer, found)}."
     if answer.answer in ("better", "worse"):
-        return f"{answer.option} is {answer.answer} than {question.control}{_number(answer)}."
+        return f"{answer.option} is {answer.answer} than {question.control}{_number(answer, found)}."
     if answer.answer == "within":
-        return f"{answer.option} is within the margin of {question.control}{_number(answer)}."
-    why = REASONS.get(str(answer.reason), str(answer.reason))
+        return f"{answer.option} is within the margin of {question.control}{_number(answer, found)}."
+    why = "dropped by the operator" if answer.reason == "dropped" else REASONS.get(str(answer.reason), "")
     if answer.option is not None:
-        return f"{answer.option} is open: {why}{_number(answer)}."
-    left = ", ".join(answer.candidates)
-    return f"The best option {where} is open: {why}. Still in: {left or 'no option'}."
+        return f"{answer.option} is open: {why}{_number(answer, found)}."
+    left = f" Still in: {', '.join(answer.candidates)}." if answer.candidates else ""
+    return f"The best option {where} is open: {why}.{left}"
 
 
-def _average_name(question: Question) -> str:
-    return "average" if len(set(question.weights)) <= 1 else "weighted average"
+def _average_over(option: str | None, found: Situation) -> str:
+    question, sites = found.question, found.sites(option)
+    kind = "average" if len(set(question.weights)) <= 1 else "weighted average"
+    number = "1 site" if sites == 1 else f"{sites} sites"
+    offer = " that offer it" if question.missing_options == "average" else ""
+    return f"on the {kind} over {'the ' * bool(offer)}{number}{offer}"
 
 
-def _number(answer: Answer) -> str:
+def _number(answer: Answer, found: Situation) -> str:
     if answer.value is None:
         return ""
-    span = "" if answer.interval is None else ", between {:.4g} and {:.4g}".format(*answer.interval)
-    what = "its value is about" if answer.answer == "best" else "its lead is about"
-    return f" ({what} {answer.value:.4g}{span})"
+    ends = () if answer.interval is None else tuple(end + 0.0 for end in answer.interval)  # no -0
+    span = ", between {:.4g} and {:.4g}".format(*ends) if ends else ""
+    what = "its value is" if answer.answer == "best" else f"its difference to {found.question.control} is"
+    return f" ({what} about {answer.value:.4g}{span})"
 
 
-def promise(problem: Mapping[str, Any], delta: float, alpha: float) -> Iterator[str]:
-    """What is promised about the answers, in one or two sentences."""
-    question, sites = question_of(problem), len(problem["groups"])
-    if question.kind == "each":
-        yield from _each_promise(delta, sites, question.simultaneous)
-    elif question.also:
-        yield f"The answer for all sites is wrong with probability at most {delta / 2:g}."
-        yield from _each_promise(delta / 2, sites, question.simultaneous)
-    elif question.kind == "control":
-        yield f"All these answers are right together, except with probability at most {delta:g}."
-        if alpha:
-            yield (
-                f"An answer is wrong, or a lead lies outside its interval, with probability at most "
-                f"{delta + alpha:g}, if means do not change."
-            )
-        return
+def promise(found: Situation) -> Iterator[str]:
+    """What is promised about the answers, in a few sentences."""
+    question, delta = found.question, found.delta
+    if question.kind == "control":
+        yield from _control_promise(found)
     else:
-        yield f"This is wrong with probability at most {delta:g}, however much the sites differ."
-    yield f"Each interval misses its value with probability at most {alpha:g} more, if means do not change."
+        if question.kind == "overall":
+            yield _overall_promise(found, delta / 2 if question.also else delta)
+        if question.by_site:
+            yield from _each_promise(found, delta / 2 if question.also else delta)
+        if any(answer.interval for answer in found.verdict.answers):
+            more = f"Each interval misses its value with probability at most {found.alpha:g} more"
+            yield f"{more}, if means do not change."
+    if found.dropped:
+        yield "All this holds if no site was dropped because of its results."
 
 
-def _each_promise(delta: float, sites: int, simultaneous: bool) -> Iterator[str]:
-    if simultaneous:
+def _overall_promise(found: Situation, delta: float) -> str:
+    first = found.verdict.answers[0]
+    some = "1 site lies" if found.liars == 1 else f"up to {found.liars} sites lie"
+    lies = f", even if {some}; it is about the honest ones" if found.liars else ""
+    differ = "" if found.liars else ", however much the sites differ"
+    if first.decided:
+        what = "The answer for all sites" if found.question.also else "This"
+        return f"{what} is wrong with probability at most {delta:g}{differ}{lies}."
+    text = f"The best option is among those still in, except with probability at most {delta:g}{lies}."
+    if not found.liars:
+        return text
+    scale = found.problem["scale"]
+    return f"{text} {lead_said(found.question, found.liars, scale['high'] - scale['low'])}"
+
+
+def _control_promise(found: Situation) -> Iterator[str]:
+    yield f"All answers that are not open are right, except with probability at most {found.delta:g}."
+    if found.alpha:
+        yield (
+            "An answer is wrong, or a difference lies outside its interval, with probability at most "
+            f"{found.delta + found.alpha:g}, if means do not change."
+        )
+    if not found.margin and any(not answer.decided for answer in found.verdict.answers):
+        yield NO_MARGIN
+
+
+NO_MARGIN = (
+    'With margin = 0, "within the margin" is never an answer: an option as good as the control stays open.'
+)
+
+
+def _each_promise(found: Situation, delta: float) -> Iterator[str]:
+    sites = len(found.problem["groups"]) - len(found.dropped)
+    if found.question.simultaneous:
         yield f"The answers of the sites are all right, except with probability at most {delta:g}."
+    elif sites == 1:
+        yield f"This is wrong with probability at most {delta:g}."
     else:
         yield (
             f"The answer of each site is wrong with probability at most {delta:g}. "

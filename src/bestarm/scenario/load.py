@@ -49,13 +49,15 @@ ADVERSARY_KEYS = ("group", "clients", "attack", "options")
 GROUP_KEYS = ("name", "clients", "arms", "bounds", "binary")
 
 
-def load(path: str | Path) -> Scenario:
+def load(path: str | Path, question: Mapping[str, Any] | None = None) -> Scenario:
     """Read and check a scenario file.
 
     Parameters
     ----------
     path : str or Path
         A TOML file; paths in it are relative to its folder.
+    question : mapping, optional
+        Keys that replace those of the file: `weights`, `also`, …, or with `question` a whole question.
 
     Returns
     -------
@@ -74,7 +76,10 @@ def load(path: str | Path) -> Scenario:
     """
     path = Path(path)
     try:
-        return scenario_from_dict(_parse(path), path.parent)
+        keys = _parse(path)
+        if question:
+            keys = {k: v for k, v in keys.items() if "question" not in question or k not in QUESTION_KEYS}
+        return scenario_from_dict({**keys, **(question or {})}, path.parent)
     except InputError as error:
         raise error.at(str(path)) from None
 

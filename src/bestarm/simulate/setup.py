@@ -65,7 +65,7 @@ def asking(scenario: Scenario, keys: Mapping[str, Any]) -> tuple[Scenario, dict[
     rest = {key: value for key, value in keys.items() if key not in KEYS}
     if not question:
         return scenario, rest
-    own = scenario.problem.layout.question
-    if "question" not in question and own.kind != "anywhere":
-        question["question"] = own.kind
+    if "question" not in question:
+        names = [group.name for group in scenario.problem.layout.groups]
+        question = {**scenario.problem.layout.question.keys(names), **question}
     return replace(scenario, problem=scenario.problem.asking(**question), asked=True), rest

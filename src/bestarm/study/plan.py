@@ -210,7 +210,7 @@ def plan(
         heterogeneity=heterogeneity(scenario.problem),
         limit=best,
         methods=rows,
-        advice=() if quick else tuple(advise(bench, best, rows, budget)),
+        advice=() if quick else tuple(dict.fromkeys(advise(bench, best, rows, budget))),
         left_out=left_out,
         assumption=assumption,
         no_limit=no_limit,

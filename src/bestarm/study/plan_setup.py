@@ -91,7 +91,10 @@ def plannable(problem: Problem | Scenario, keys: Mapping[str, Any]) -> tuple[lis
     """The methods that can handle the problem, and why the others are left out; InputError if none can."""
     scenario = problem if isinstance(problem, Scenario) else Scenario(problem)
     methods, refused = [], {}
+    asked = scenario.problem.layout.question.kind
     for name, method in METHODS.items():
+        if asked not in method.questions:
+            continue
         try:
             ready, _, chosen = prepare(scenario, name, options_for(name, keys))
             check_network(ready, name, chosen, scenario.network, adversaries=scenario.adversaries)

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from bestarm.cli.terminal import out, safe
 from bestarm.records.describe import nothing_promised, what_helps
-from bestarm.records.questions import OptionTable, headline, promise
+from bestarm.records.questions import OptionTable, Situation, headline, promise
 from bestarm.records.record import Record
 
 MOST_ROWS = 20
@@ -19,14 +19,15 @@ def show_answers(record: Record) -> None:
     style = "green" if verdict.status == "identified" else "yellow"
     if verdict.status == "undecided":
         out.print("[bold yellow]Undecided[/]: not every answer was found.")
-    for text in headline(record.problem, verdict):
-        out.print(safe(text), style=f"bold {style}" if text.endswith(").") else style, soft_wrap=True)
+    situation = Situation.of(record)
+    for text in headline(situation):
+        out.print(safe(text), style=f"bold {style}", soft_wrap=True)
     if verdict.status == "undecided" and (helps := what_helps(record)):
         out.print(safe(helps), soft_wrap=True)
     if why := nothing_promised(record):
         out.print(f"Nothing is promised: {safe(why.rstrip('.'))}.", style="yellow")
         return
-    for text in promise(record.problem, record.delta, record.options.get("alpha", 0.0)):
+    for text in promise(situation):
         out.print(safe(text), soft_wrap=True)
 
 

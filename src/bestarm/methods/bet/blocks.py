@@ -79,6 +79,11 @@ def refuse_question(layout: Layout, options: Bet) -> None:
             expected='silence = "wait"',
             fix="Leave it out, and drop a site that does not come back",
         )
+    if options.allocation != "weights" and kind == "each":
+        raise InputError(
+            'allocation does not belong to question = "each", where every site pulls for itself',
+            expected='question = "overall" or "control"',
+        )
     if options.margin and kind != "control":
         raise InputError(f'margin does not belong to question = "{kind}"', expected='question = "control"')
     if options.margin >= 1.0:
@@ -102,21 +107,6 @@ def _refuse_lying_sites(layout: Layout, faults: int) -> None:
             f"{faults} of {sites} sites may lie, so no lead between the options could ever be trusted",
             expected=f"more than {2 * faults} sites (2f + 1)",
         )
-
-
-def needed_lead(layout: Layout, faults: int) -> float:
-    """The lead that is found for certain, whatever f sites that differ from the others report.
-
-    It is W/(1 − 2W) if W is the weight of the f heaviest sites: f/(M − 2f) for equal weights. From 1 on, no
-    lead is certain to be found.
-
-    >>> from bestarm.problem.problem import Problem
-    >>> problem = Problem.from_rewards({f"s{j}": {"A": 0.5, "B": 0.6} for j in range(20)})
-    >>> round(needed_lead(problem.asking("overall").layout, 2), 9)
-    0.125
-    """
-    heavy = sum(sorted(layout.question.weights)[len(layout.groups) - faults :])
-    return heavy / (1.0 - 2.0 * heavy) if heavy < 0.5 else 1.0
 
 
 def wire_of(layout: Layout, options: Bet) -> BetWire:

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from bestarm.methods.bet.blocks import Blocks
 from bestarm.methods.bet.options import PREFERENCES, Bet
 from bestarm.problem.layout import Layout
-from bestarm.protocol.planning import Keys, PlanFacts, Scaling
+from bestarm.problem.problem import Problem
+from bestarm.problem.question import lead_said
+from bestarm.protocol.planning import Averages, Keys, Measure, PlanFacts, Scaling
 
 SCALING = (
     Scaling(
@@ -49,6 +51,19 @@ def schedules() -> Iterator[Keys]:
             yield {"n1": 16 << power, "q": q}
 
 
+def advice(problem: Problem, options: Bet, now: Averages, measure: Measure) -> Iterator[str]:
+    """Which lead is needed where sites that differ may lie."""
+    question = problem.layout.question
+    if question.kind == "overall" and options.byzantine:
+        width = problem.scale.high - problem.scale.low
+        yield lead_said(question, options.byzantine, width)
+
+
 FACTS = PlanFacts(
-    budget_is_longest=True, scheduled=True, variants=variants, schedules=schedules, scaling=SCALING
+    advice=advice,
+    budget_is_longest=True,
+    scheduled=True,
+    variants=variants,
+    schedules=schedules,
+    scaling=SCALING,
 )

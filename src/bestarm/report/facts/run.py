@@ -10,7 +10,7 @@ import msgspec
 from bestarm.errors import InputError
 from bestarm.problem.problem import Problem
 from bestarm.records.describe import leading, still_in, what_helps, why_undecided
-from bestarm.records.questions import headline, promise
+from bestarm.records.questions import Situation, headline, promise
 from bestarm.records.record import Record
 from bestarm.records.verify import verify
 from bestarm.report.facts.again import so_far_of, traces_again
@@ -72,6 +72,7 @@ def of_record(
 
 def _of_record(record: Record, quick: bool, check: bool, command: str | None) -> RunFacts:
     verdict = replace(record.verdict, certificate={})
+    situation = Situation.of(record)
     facts = of_parts(
         record.method,
         record.delta,
@@ -91,8 +92,8 @@ def _of_record(record: Record, quick: bool, check: bool, command: str | None) ->
         clients=tuple(replace(row, pulls=by_client.get(row.name)) for row in facts.clients),
         costs=_costs(record),
         verdict=verdict,
-        answers=tuple(headline(record.problem, verdict)),
-        promises=tuple(promise(record.problem, record.delta, record.options.get("alpha", 0.0))),
+        answers=tuple(headline(situation)),
+        promises=tuple(promise(situation)) if verdict.answers else (),
         undecided=_undecided(record),
         private=record.peers is not None or bool(record.verdict.certificate.get("local")),
         rounds=record.rounds,

@@ -27,10 +27,10 @@ from bestarm.protocol.codec import Malformed
 from bestarm.protocol.decisions import Floats, Ints, Mask
 from bestarm.protocol.events import Action, Event, Start
 from bestarm.protocol.messages import Stopped
-from bestarm.protocol.rounds import DROPPED, RoundServer
+from bestarm.protocol.rounds import DROPPED, OTHER_SITES, RoundServer
 from bestarm.protocol.verdict import Reason
 
-OTHERS = f"{DROPPED}: the answer is about the other sites"
+OTHERS = f"{DROPPED}: {OTHER_SITES}"
 
 
 @dataclass(eq=False)
