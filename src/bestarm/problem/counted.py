@@ -25,6 +25,9 @@ class Rows:
         The reward.
     count : ndarray of int
         How many rewards the entry stands for.
+    batch : ndarray of int or None
+        For entries in order: what arrived together, such as rows with the same time, has the same number, and
+        numbers never decrease. The order inside a batch means nothing. None: every entry arrived by itself.
     """
 
     sites: tuple[str, ...]
@@ -33,6 +36,7 @@ class Rows:
     option: NDArray[np.int64]
     value: NDArray[np.float64]
     count: NDArray[np.int64]
+    batch: NDArray[np.int64] | None = None
 
     @property
     def total(self) -> int:
