@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.evidence.contests import Contest, Floats, Ints
 from bestarm.evidence.shuffles import block_sizes, draw, orders_at_once
@@ -32,6 +33,7 @@ from bestarm.stats.sums import Sums
 ORDERS = 100
 MOST_FOR_FISHER = 100  # options, up to which Fisher's tests are stronger than the e-value
 
+Mask = NDArray[np.bool_]
 Watch = Callable[[int, int], None]  # how many orders are done, and of how many
 
 
@@ -51,6 +53,29 @@ class Claims:
     def best(options: int) -> Claims:
         """For each option: it is the best."""
         return Claims(np.arange(options), np.zeros(options))
+
+    @staticmethod
+    def control(options: int, control: int, margin: float) -> Claims:
+        """About the lead g of each option over a control: g ≤ ρ and g ≥ −ρ; with ρ > 0 also g ≥ ρ, g ≤ −ρ.
+
+        The claims of one kind stand together.
+        """
+        others = np.array([a for a in range(options) if a != control])
+        same = np.full_like(others, control)
+        up, down, margins = [others, same], [same, others], [margin, margin]
+        if margin > 0:
+            up, down, margins = [*up, same, others], [*down, others, same], [*margins, -margin, -margin]
+        return Claims(np.concatenate(down), np.repeat(margins, len(others)), np.concatenate(up))
+
+    def active(self, rejected: Mask) -> Mask:
+        """The claims that are still of interest: not those about an option that is settled."""
+        if self.up is None:
+            return ~rejected
+        kinds = rejected.reshape(2 if (self.margin >= 0).all() else 4, -1)
+        settled = kinds[0] | kinds[1]
+        if len(kinds) == 4:
+            settled = settled | (kinds[2] & kinds[3])
+        return ~np.tile(settled, len(kinds)) & ~rejected
 
 
 def log_evalues(
