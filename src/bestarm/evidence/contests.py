@@ -2,7 +2,8 @@
 
 A cell is an option at a site. ``anywhere`` makes every pair of site and option an option of its own, with one
 cell; ``overall`` gives each option one cell per site; ``each`` is one contest per site; ``control`` compares
-every option with one of them. Names are sorted, so that the order of a table's rows changes nothing.
+every option with one of them. Names are in the order of a table's reader, which sorts them, so that the order
+of the rows changes nothing.
 """
 
 from __future__ import annotations
@@ -66,20 +67,6 @@ class Contest:
         return len(self.sites) == 1
 
 
-def sort_names(rows: Rows) -> Rows:
-    """The same rows in the same order, with sorted names of sites and options."""
-    (sites, site), (options, option) = _sorted(rows.sites), _sorted(rows.options)
-    return Rows(
-        sites, options, site[rows.site], option[rows.option], rows.value, rows.count, rows.batch
-    )
-
-
-def _sorted(names: tuple[str, ...]) -> tuple[tuple[str, ...], Ints]:
-    """The names in order, and for each of the given ones its new place."""
-    order = sorted(range(len(names)), key=names.__getitem__)
-    return tuple(names[k] for k in order), np.argsort(np.array(order, dtype=np.int64))
-
-
 def shared(rows: Rows) -> bool:
     """Whether every site offers every option."""
     pairs = set(zip(rows.site.tolist(), rows.option.tolist(), strict=True))
@@ -92,28 +79,26 @@ def default_question(rows: Rows) -> str:
 
 
 def contests_of(
-    rows: Rows, question: str, weights: Mapping[str, float], scale: Scale, grid: float = 0.0
+    rows: Rows, question: str, weights: Mapping[str, float], scale: Scale
 ) -> tuple[Contest, ...]:
     """The contests of a question.
 
     Parameters
     ----------
     rows : Rows
-        Recorded rewards with sorted names, counted.
+        Recorded rewards, counted.
     question : str
         One of QUESTIONS.
     weights : mapping
         The weight of each site, for ``overall`` and ``control``; they sum to 1.
     scale : Scale
         The range of the rewards, and which end is better.
-    grid : float
-        If values were rounded down to a grid, its step in the user's unit.
 
     Returns
     -------
     tuple of Contest
     """
-    step = grid / (scale.high - scale.low)
+    step = rows.width / (scale.high - scale.low)
     cells = _cells(rows, scale, step)
     if question == "each":
         return tuple(_at_site(rows, cells, site, step) for site in range(len(rows.sites)))

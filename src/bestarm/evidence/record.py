@@ -87,7 +87,10 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Recorded rewards as counts, in the user's unit: parallel lists of one entry per distinct value."""
+    """Recorded rewards as counts, in the user's unit: parallel lists of one entry per distinct value.
+
+    With a `width`, values were rounded down to a grid of this step.
+    """
 
     sites: list[str]
     options: list[str]
@@ -95,11 +98,12 @@ class Counts(msgspec.Struct, frozen=True):
     option: list[int]
     value: list[float]
     count: list[int]
+    width: float = 0.0
 
     @staticmethod
     def of(rows: Rows) -> Counts:
         lists = (part.tolist() for part in (rows.site, rows.option, rows.value, rows.count))
-        return Counts(list(rows.sites), list(rows.options), *lists)
+        return Counts(list(rows.sites), list(rows.options), *lists, width=rows.width)
 
     def rows(self) -> Rows:
         """The same as arrays."""
@@ -110,6 +114,7 @@ class Counts(msgspec.Struct, frozen=True):
             *whole,
             np.array(self.value, dtype=np.float64),
             np.array(self.count, dtype=np.int64),
+            self.width,
         )
 
     @property
