@@ -93,13 +93,13 @@ def options_of(
         if gaps is not None and a != control:
             sign = (1.0 if scale.goal == "max" else -1.0) * (scale.high - scale.low)
             low, high = sorted((sign * float(gaps[0][a]), sign * float(gaps[1][a])))
-            gap, span = sign * float(means[a] - means[control]), (low, high)
+            gap, span = _number(sign * (means[a] - means[control])), (low, high)
         found.append(
             Option(
                 name,
                 contest.site,
                 int(rows[a]),
-                scale.user(float(means[a])),
+                _number(scale.user(float(means[a]))),
                 scale.user_interval(float(ends[0][a]), float(ends[1][a])),
                 status,
                 own,
@@ -108,6 +108,10 @@ def options_of(
             )
         )
     return found
+
+
+def _number(x: float) -> float | None:
+    return None if math.isnan(x) else float(x)
 
 
 def scale_of(settings: Settings) -> Scale:
@@ -141,8 +145,8 @@ def _compared(own: Sequence[Test]) -> str:
 
 
 def _means(contest: Contest, sums: Sums) -> Floats:
-    """Σ w·mean over the sites; ½ without rows."""
-    mean = np.where(sums.count > 0, sums.total / np.maximum(sums.count, 1.0), 0.5) + contest.grid / 2
+    """Σ w·mean over the sites; NaN without rows."""
+    mean = np.where(sums.count > 0, sums.total / np.maximum(sums.count, 1.0), np.nan) + contest.grid / 2
     return np.asarray((contest.weights * mean).sum(axis=-1))
 
 
@@ -163,7 +167,7 @@ def intervals(contest: Contest, sums: Sums, alpha: float, look: int | None) -> E
     with np.errstate(divide="ignore"):
         variance = (contest.weights**2 / sums.count).sum(axis=-1)
     radius = np.sqrt(math.log(2 / share) / 2 * variance) + contest.grid / 2
-    mean = _means(contest, sums)
+    mean = np.nan_to_num(_means(contest, sums), nan=0.5)
     return np.maximum(mean - radius, 0.0), np.minimum(mean + radius, 1.0)
 
 

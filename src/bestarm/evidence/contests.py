@@ -78,9 +78,7 @@ def default_question(rows: Rows) -> str:
     return "overall" if len(rows.sites) > 1 and shared(rows) else "anywhere"
 
 
-def contests_of(
-    rows: Rows, question: str, weights: Mapping[str, float], scale: Scale
-) -> tuple[Contest, ...]:
+def contests_of(rows: Rows, question: str, weights: Mapping[str, float], scale: Scale) -> tuple[Contest, ...]:
     """The contests of a question.
 
     Parameters
@@ -161,14 +159,18 @@ def _contest(
 ) -> Contest:
     if len(options) < 2:
         where = f'site "{site}"' if site else ""
-        raise InputError(f"there is only {counted(len(options), 'option')}", where=where, expected="two or more")
+        raise InputError(
+            f"there is only {counted(len(options), 'option')}", where=where, expected="two or more"
+        )
     values, counts = zip(*(cells[place] for place in places), strict=True)
     return Contest(site, options, sites, weights, tuple(places), values, counts, step)
 
 
 def _demand_all(rows: Rows, cells: Cells, question: str) -> None:
     """InputError unless every option has a row at every site."""
-    missing = [(s, a) for s in range(len(rows.sites)) for a in range(len(rows.options)) if (s, a) not in cells]
+    missing = [
+        (s, a) for s in range(len(rows.sites)) for a in range(len(rows.options)) if (s, a) not in cells
+    ]
     if missing:
         site, option = missing[0]
         more = f" ({len(missing) - 1:,} more pairs are missing, too)" if len(missing) > 1 else ""
@@ -203,9 +205,10 @@ def weights_of(rows: Rows, weights: str | Mapping[str, float]) -> dict[str, floa
             raise InputError(
                 f'weights = "{weights}" is unknown', expected='"equal", "rows", or a number for each site'
             )
-        counts = np.ones(len(rows.sites))
+        counts = np.array([1.0] * len(rows.sites))
         if weights == "rows":
-            counts = np.bincount(rows.site, weights=rows.count, minlength=len(rows.sites))
+            counts = np.zeros(len(rows.sites))
+            np.add.at(counts, rows.site, rows.count)
         return dict(zip(rows.sites, (counts / counts.sum()).tolist(), strict=True))
     for name in weights:
         if name not in rows.sites:

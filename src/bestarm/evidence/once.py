@@ -171,7 +171,7 @@ def _champions(before: Sums, weights: Floats) -> Ints:
     rest = worth.copy()
     np.put_along_axis(rest, first, -np.inf, axis=-1)
     second = rest.argmax(axis=-1, keepdims=True)
-    return np.where(np.arange(worth.shape[-1]) == first, second, first)
+    return np.asarray(np.where(np.arange(worth.shape[-1]) == first, second, first))
 
 
 def one_stake(

@@ -67,13 +67,14 @@ class Option(msgspec.Struct, frozen=True):
     """One option: its rows, mean and interval on the user's scale, the tests of it, and its status.
 
     The status is "best", "in" or "out"; for the question control it is "better", "worse", "within", "open"
-    or "control". `site` is set for the question each. `gap` is the lead over the control.
+    or "control". `site` is set for the question each. `gap` is the lead over the control. There is no mean
+    as long as no block of a look at any time is closed.
     """
 
     name: str
     site: str
     rows: int
-    mean: float
+    mean: float | None
     interval: tuple[float, float]
     status: str
     tests: list[Test]
@@ -102,16 +103,23 @@ class Counts(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(rows: Rows) -> Counts:
-        lists = (part.tolist() for part in (rows.site, rows.option, rows.value, rows.count))
-        return Counts(list(rows.sites), list(rows.options), *lists, width=rows.width)
+        return Counts(
+            list(rows.sites),
+            list(rows.options),
+            rows.site.tolist(),
+            rows.option.tolist(),
+            rows.value.tolist(),
+            rows.count.tolist(),
+            rows.width,
+        )
 
     def rows(self) -> Rows:
         """The same as arrays."""
-        whole = (np.array(part, dtype=np.int64) for part in (self.site, self.option))
         return Rows(
             tuple(self.sites),
             tuple(self.options),
-            *whole,
+            np.array(self.site, dtype=np.int64),
+            np.array(self.option, dtype=np.int64),
             np.array(self.value, dtype=np.float64),
             np.array(self.count, dtype=np.int64),
             self.width,
@@ -124,7 +132,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """One look once: the rewards, and for each contest and claim the logarithm of the e-value (and p-value)."""
+    """One look: the rewards, and for each contest and claim the logarithm of the e-value, and a p-value."""
 
     counts: Counts
     log_evalues: list[list[float]]

@@ -114,3 +114,25 @@ def plan_progress(quiet: bool) -> Iterator[Callable[[PlanProgress], None] | None
         yield watch
     finally:
         bar.stop()
+
+
+@contextmanager
+def orders_progress(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar of the random orders of rows that evidence is averaged over."""
+    if quiet or not err.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("random orders of the rows"), BarColumn(), TimeRemainingColumn())
+    bar = Bar(*columns, console=err, transient=True)
+    task = bar.add_task("")
+    begun = time.monotonic()
+
+    def watch(done: int, total: int) -> None:
+        if time.monotonic() - begun > DELAY:
+            bar.start()
+            bar.update(task, completed=done, total=total)
+
+    try:
+        yield watch
+    finally:
+        bar.stop()

@@ -1,0 +1,368 @@
+"""``evidence``: what the rows of a table show about its options, each row counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from bestarm.errors import InputError
+from bestarm.evidence.alarms import Check, alarms, check
+from bestarm.evidence.any_time import race
+from bestarm.evidence.arrivals import digest_of, queues_of
+from bestarm.evidence.conclude import (
+    Finding,
+    best_of,
+    claims_of,
+    combine,
+    level_of,
+    options_of,
+    scale_of,
+    tests_of,
+    uses_fisher,
+)
+from bestarm.evidence.contests import Contest, contests_of, pair_name
+from bestarm.evidence.looks import (
+    demand_look_left,
+    demand_same,
+    demand_same_names,
+    demand_same_past,
+    previous,
+)
+from bestarm.evidence.notes import notes_of
+from bestarm.evidence.once import Watch, log_evalues, pvalues
+from bestarm.evidence.record import SCHEMA, Blocks, Counts, Evidence, Look, Settings
+from bestarm.evidence.settings import settings_of, table_name
+from bestarm.problem.counted import Rows
+from bestarm.problem.tables import Columns, read_rows
+from bestarm.problem.tables.sources import open_table
+from bestarm.stats.sums import Sums
+from bestarm.version import __version__
+
+
+def evidence(
+    source: object = None,
+    *,
+    option: str,
+    site: str | None = None,
+    reward: str | None = None,
+    successes: str | None = None,
+    trials: str | None = None,
+    count: str | None = None,
+    time: str | None = None,
+    question: str | None = None,
+    goal: str = "max",
+    bounds: tuple[float, float] | None = None,
+    delta: float = 0.05,
+    weights: str | Mapping[str, float] = "equal",
+    control: str | None = None,
+    margin: float = 0.0,
+    simultaneous: bool = False,
+    look: str = "once",
+    looks: int = 1,
+    order: str | None = None,
+    record: str | Path | None = None,
+    seed: int = 0,
+    where: Mapping[str, object] | None = None,
+    missing: str = "error",
+    sql: str | None = None,
+    database: str | None = None,
+    watch: Watch | None = None,
+) -> Evidence:
+    """What recorded data show about options: all rows, each counted once.
+
+    The verdict is wrong with probability at most `delta` if the rows of each option at each site are
+    independent draws from a distribution that does not change, and how many there are was not decided by
+    looking at rewards. Where rows have an order, that is checked, and the promise is withdrawn if it fails.
+
+    Parameters
+    ----------
+    source : path or frame
+        The table: see ``bestarm.problem.tables.read_rows``. None with `sql`.
+    option, site : str
+        The columns that name what is compared and where it was tried. Without `site` there is one site.
+    reward, successes, trials, count : str, optional
+        The columns of numbers: `reward`, or `reward` with the `count` of rows that it stands for, or
+        `successes` of `trials`.
+    time : str, optional
+        The column that says when a row was recorded.
+    question : {"anywhere", "overall", "each", "control"}, optional
+        Which option of which site is best; which is best on average over the sites; which is best at each
+        site; or which options are better or worse than `control`. By default ``overall`` if several sites
+        share all their options, and otherwise ``anywhere``.
+    goal : {"max", "min"}
+        Whether more is better, or less.
+    bounds : tuple of two float, optional
+        The range that every reward must lie in, known without the data. Without it, rewards are 0 or 1.
+    delta : float
+        The probability of a wrong verdict that you accept.
+    weights : {"equal", "rows"} or mapping
+        How much each site counts, for ``overall`` and ``control``.
+    control : str, optional
+        The option that others are compared with.
+    margin : float
+        For ``control``: a lead up to this, in the unit of the rewards, does not matter.
+    simultaneous : bool
+        For ``each``: all sites are right together with probability at least 1 − delta, not each of them.
+    look : {"once", "any-time"}
+        Test all rows once, in any order; or by arrival, and again whenever rows were added.
+    looks : int
+        For ``once``: how many looks at growing data will be made, at times that do not depend on results.
+    order : {"file", "none"}, optional
+        Whether the order of the rows is the order of arrival. By default it is, for single rows of a CSV
+        file or a frame. Rows with an order are checked for drift and dependence.
+    record : path, optional
+        A record of earlier looks, which this look is checked against. It is not written: see ``save``.
+    seed : int
+        Fixes the random orders of rows.
+    where, missing, sql, database
+        See ``bestarm.problem.tables.read_rows``.
+    watch : callable, optional
+        Called with the number of random orders that are done, and of how many.
+
+    Returns
+    -------
+    Evidence
+
+    Raises
+    ------
+    InputError
+        If the table can't be read, or a look is not allowed.
+
+    Examples
+    --------
+    >>> found = evidence("examples/deliveries.csv", option="courier", site="city", reward="minutes late",
+    ...                  bounds=(0, 60), goal="min", question="anywhere")
+    >>> found.status, found.rows
+    ('undecided', 200)
+
+    References
+    ----------
+    The page "Evidence" of the documentation has the proofs.
+    """
+    columns = Columns(option, site, reward, successes, trials, count, time)
+    chosen = _order(source, columns, order, look, sql, database)
+    rows = read_rows(
+        source,
+        columns,
+        ordered=chosen is not None,
+        sql=sql,
+        database=database,
+        where=where,
+        missing=missing,
+        bounds=bounds if reward else None,
+    )
+    if site is None:
+        rows = _without_site(rows)
+    path = None if record is None else Path(record)
+    before = previous(path)
+    settings = settings_of(
+        rows,
+        before.settings if before else None,
+        question=question,
+        goal=goal,
+        bounds=bounds,
+        delta=delta,
+        weights=weights,
+        control=control,
+        margin=margin,
+        simultaneous=simultaneous,
+        look=look,
+        looks=looks,
+        order=chosen,
+        seed=seed,
+        columns={key: name for key, name in asdict(columns).items() if name is not None},
+    )
+    counted = rows.counted()
+    contests = contests_of(counted, settings.question, settings.weights, scale_of(settings))
+    if before is not None and path is not None:
+        demand_same(before, settings, path)
+    checks = _checks(rows, settings)
+    name = table_name(source, sql)
+    if settings.look == "any-time":
+        blocks = _blocks(rows, contests, settings, before, path)
+        return conclude(settings, name, contests, [], blocks, checks, rows.notes, rows.total)
+    counts = Counts.of(counted)
+    if before is not None and path is not None:
+        demand_same_names(before.looks[0].counts.sites, before.looks[0].counts.options, counts, path)
+        if before.looks[-1].counts == counts:
+            return before  # the same look again
+        demand_look_left(before, path)
+    made = [*(before.looks if before else []), look_once(counts, contests, settings, watch)]
+    return conclude(settings, name, contests, made, None, checks, rows.notes, rows.total)
+
+
+def _without_site(rows: Rows) -> Rows:
+    """One site without a name."""
+    return Rows(
+        ("",),
+        rows.options,
+        rows.site,
+        rows.option,
+        rows.value,
+        rows.count,
+        rows.width,
+        rows.notes,
+        rows.batch,
+    )
+
+
+def _order(
+    source: object, columns: Columns, order: str | None, look: str, sql: str | None, database: str | None
+) -> str | None:
+    """What puts rows in order: the column of the time, "file", or None."""
+    if order not in (None, "file", "none"):
+        raise InputError(f'order = "{order}" is unknown', expected='"file" or "none"')
+    if columns.time is not None:
+        return None if order == "none" else columns.time
+    single = columns.count is None and columns.trials is None
+    if look == "any-time" and (not single or order == "none"):
+        raise InputError(
+            "looks at any time need the order of arrival",
+            expected="the column of the time" if not single else 'the column of the time, or order = "file"',
+            fix="Name it with --time COLUMN",
+        )
+    if order == "none" or not single:
+        return None
+    if order is None and look == "once" and open_table(source, sql=sql, database=database).unordered:
+        return None
+    return "file"
+
+
+def _checks(rows: Rows, settings: Settings) -> list[Check]:
+    """The tests for drift and dependence, where rows have an order."""
+    if settings.order is None:
+        return []
+    scale = scale_of(settings)
+    names = {
+        place: pair_name(rows, *place) for place in zip(rows.site.tolist(), rows.option.tolist(), strict=True)
+    }
+    return check(queues_of(rows, settings.seed), names, scale.high - scale.low)
+
+
+def look_once(
+    counts: Counts, contests: tuple[Contest, ...], settings: Settings, watch: Watch | None = None
+) -> Look:
+    """The e-values, and p-values where Fisher's test decides, of one look at the rewards."""
+    logs: list[list[float]] = []
+    tails: list[list[float] | None] = []
+    for k, contest in enumerate(contests):
+        claims = claims_of(contest, settings)
+        level = level_of(contest, settings, len(contests)) / settings.looks
+
+        def told(done: int, of: int, k: int = k) -> None:
+            if watch is not None:
+                watch(k * of + done, of * len(contests))
+
+        found = log_evalues(contest, claims, level, settings.seed, settings.orders, told)
+        logs.append(found.tolist())
+        tails.append(pvalues(contest, claims).tolist() if uses_fisher(contest, settings) else None)
+    return Look(counts=counts, log_evalues=logs, pvalues=tails)
+
+
+def _blocks(
+    rows: Rows,
+    contests: tuple[Contest, ...],
+    settings: Settings,
+    before: Evidence | None,
+    path: Path | None,
+) -> Blocks:
+    """The closed blocks of a look at any time, as far as the rows go."""
+    queues = queues_of(rows, settings.seed, hold_last=True)
+    if before is not None and before.blocks is not None and path is not None:
+        demand_same_names(before.blocks.sites, before.blocks.options, Counts.of(rows.counted()), path)
+        demand_same_past(before.blocks, queues, path)
+    zero, one = scale_of(settings).ends
+    used: dict[tuple[int, int], int] = {}
+    sums = []
+    for contest in contests:
+        cells = [(queues.get(place, np.zeros(0)) - zero) / (one - zero) for place in contest.place]
+        wide = len(contest.sites)
+        lanes = [cells[a : a + wide] for a in range(0, len(cells), wide)]
+        level = level_of(contest, settings, len(contests))
+        found = race(lanes, contest.weights, claims_of(contest, settings), level)
+        sums.append([[part.tolist() for part in block.parts] for block in found.blocks])
+        taken = sum((block.count for block in found.blocks), np.zeros(contest.shape))
+        used |= dict(zip(contest.place, taken.astype(int).ravel().tolist(), strict=True))
+    places = sorted(used)
+    full = {place: queues.get(place, np.zeros(0)) for place in places}
+    return Blocks(
+        sites=list(rows.sites),
+        options=list(rows.options),
+        cells=places,
+        used=[used[place] for place in places],
+        digest=digest_of(full, used),
+        waiting=rows.total - sum(used.values()),
+        sums=sums,
+    )
+
+
+def conclude(
+    settings: Settings,
+    source: str,
+    contests: tuple[Contest, ...],
+    looks: list[Look],
+    blocks: Blocks | None,
+    checks: list[Check],
+    notes: tuple[str, ...],
+    rows: int,
+) -> Evidence:
+    """Every conclusion of a record from its numbers."""
+    options, fisher = [], False
+    sums: list[Sums] = []
+    for k, contest in enumerate(contests):
+        level = level_of(contest, settings, len(contests))
+        if blocks is None:
+            finding = combine([_finding(each, k) for each in looks], settings.looks)
+            found, number = contest.sums, None
+        else:
+            finding, found, number = _raced(blocks, k, contest, settings, level)
+        fisher |= finding.pvalues is not None
+        sums.append(found)
+        options += options_of(contest, settings, found, tests_of(finding, settings, level), number)
+    best = best_of(options)
+    done = all(best.values())
+    if settings.question == "control":
+        best, done = {}, not any(option.status == "open" for option in options)
+    raised = alarms(checks)
+    return Evidence(
+        kind="evidence",
+        schema=SCHEMA,
+        version=__version__,
+        source=source,
+        settings=settings,
+        test="fisher" if fisher else "e-value",
+        status="identified" if done else "undecided",
+        best=best,
+        promise="withdrawn" if raised else "stands",
+        options=options,
+        rows=rows,
+        alarms=raised,
+        checks=checks,
+        notes=[*notes, *notes_of(contests, sums, options, settings)],
+        looks=looks,
+        blocks=blocks,
+    ).sealed()
+
+
+def _finding(look: Look, contest: int) -> Finding:
+    p = look.pvalues[contest]
+    return Finding(np.array(look.log_evalues[contest]), None if p is None else np.array(p))
+
+
+def _raced(
+    blocks: Blocks, k: int, contest: Contest, settings: Settings, level: float
+) -> tuple[Finding, Sums, int]:
+    """The wealths of a contest, its sums and the number of its blocks."""
+    from bestarm.evidence.any_time import replay
+
+    closed = blocks.sums_of(k)
+    found = replay(closed, contest.weights, claims_of(contest, settings), level)
+    if found is None:
+        raise InputError("the blocks do not have the sizes that follow from earlier blocks")
+    total = Sums.none(contest.shape)
+    for block in closed:
+        total = total.plus(block)
+    return Finding(found.log_wealth, None), total, len(closed)
