@@ -59,6 +59,8 @@ def _found(evidence: Evidence) -> str:
         if not left:
             return "Undecided: the data speak against every option."
         return f"Undecided: {len(left):,} of {counted(len(evidence.options), 'option')} are not ruled out."
+    if evidence.promise == "withdrawn":
+        return f"{best} looks best, but nothing is promised."
     return f"{best} is the best option: {aim(evidence)}."
 
 
@@ -131,11 +133,9 @@ def method(evidence: Evidence) -> str:
     """How the verdict was reached."""
     settings = evidence.settings
     if evidence.blocks is not None:
-        used = sum(evidence.blocks.used)
-        return (
-            f"By arrival, at any time: {used:,} rows in closed blocks, {evidence.blocks.waiting:,} waiting "
-            "for a block to be complete."
-        )
+        used, rest = sum(evidence.blocks.used), evidence.blocks.waiting
+        left = "were not needed" if evidence.status == "identified" else "wait for a block to be complete"
+        return f"By arrival, at any time: {used:,} rows in closed blocks decide; {rest:,} {left}."
     looks = "" if settings.looks == 1 else f", look {len(evidence.looks)} of {settings.looks}"
     if evidence.test == "fisher":
         return f"One look at {evidence.rows:,} rows, each counted once{looks}: Fisher's exact tests decide."

@@ -10,7 +10,7 @@ import numpy as np
 
 from bestarm.errors import InputError
 from bestarm.evidence.alarms import Check, alarms, check
-from bestarm.evidence.any_time import race
+from bestarm.evidence.any_time import race, replay
 from bestarm.evidence.arrivals import digest_of, queues_of
 from bestarm.evidence.conclude import (
     Finding,
@@ -31,7 +31,7 @@ from bestarm.evidence.looks import (
     demand_same_past,
     previous,
 )
-from bestarm.evidence.notes import notes_of
+from bestarm.evidence.notes import later_rows, notes_of
 from bestarm.evidence.once import Watch, log_evalues, pvalues
 from bestarm.evidence.record import SCHEMA, Blocks, Counts, Evidence, Look, Settings
 from bestarm.evidence.settings import settings_of, table_name
@@ -183,7 +183,11 @@ def evidence(
     name = table_name(source, sql)
     if settings.look == "any-time":
         blocks = _blocks(rows, contests, settings, before, path)
-        return conclude(settings, name, contests, [], blocks, checks, rows.notes, rows.total)
+        found = conclude(settings, name, contests, [], blocks, checks, rows.notes, rows.total)
+        if contrary := later_rows(contests, found):
+            notes = (*rows.notes, *contrary)
+            return conclude(settings, name, contests, [], blocks, checks, notes, rows.total)
+        return found
     counts = Counts.of(counted)
     if before is not None and path is not None:
         demand_same_names(before.looks[0].counts.sites, before.looks[0].counts.options, counts, path)
@@ -356,8 +360,6 @@ def _raced(
     blocks: Blocks, k: int, contest: Contest, settings: Settings, level: float
 ) -> tuple[Finding, Sums, int]:
     """The wealths of a contest, its sums and the number of its blocks."""
-    from bestarm.evidence.any_time import replay
-
     closed = blocks.sums_of(k)
     found = replay(closed, contest.weights, claims_of(contest, settings), level)
     if found is None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bestarm.evidence.contests import Contest
-from bestarm.evidence.record import Option, Settings
+from bestarm.evidence.record import Evidence, Option, Settings
 from bestarm.evidence.shuffles import BLOCKS
 from bestarm.stats import betting
 from bestarm.stats.sums import Sums
@@ -39,6 +39,22 @@ def notes_of(
                 "weak. Leave such options out, for a reason other than their rewards"
             )
         found += _disagreements(contest, cells, settings)
+    return found
+
+
+def later_rows(contests: Sequence[Contest], evidence: Evidence) -> list[str]:
+    """For looks at any time: winners that do not lead over all rows of the table."""
+    found = []
+    for contest in contests:
+        best = evidence.best.get(contest.site)
+        sums = contest.sums
+        worth = (contest.weights * sums.total / sums.count).sum(axis=-1)
+        leader = contest.options[int(worth.argmax())]
+        if best is not None and leader != best:
+            found.append(
+                f"{best} was found best before the last rows came; over all rows {leader} has the better mean, "
+                "which is a reason to look for drift"
+            )
     return found
 
 

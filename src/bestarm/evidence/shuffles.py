@@ -2,6 +2,10 @@
 
 Shuffling the rows of a cell and cutting them into blocks gives each block a multivariate hypergeometric draw
 from what the blocks before it have left of the cell's counts. Only the sums of a block are kept.
+
+Cells with very many rows and values are shuffled once and cut into 100 pieces, and each order puts the pieces
+in a random order. Every single order is then still a random order of the rows, which is all that an e-value
+needs; only the orders are not independent of each other, and blocks may be a few rows longer or shorter.
 """
 
 from __future__ import annotations
@@ -15,18 +19,21 @@ BLOCKS = 10
 MOST_AT_ONCE = 1 << 21  # sums that are held at once, for one of five arrays
 LAID_OUT = 1 << 22  # rows that are shuffled one by one where few of them are equal
 ALIKE = 50  # rows per distinct value, above which counts are drawn instead
+PIECES = 100
+MOST_WORK = 200_000  # rows or draws per order, all cells together, above which pieces are used
+LEAST_FOR_PIECES = 10_000  # rows of a cell
 
 
-def block_sizes(rows: Ints) -> Ints:
+def block_sizes(rows: Ints, most: int = BLOCKS) -> Ints:
     """How many rows of each cell are in each block; the first axis is the block.
 
-    Block k of B takes rows ⌊N(k−1)/B⌋ + 1 to ⌊Nk/B⌋ of a cell with N rows, and B is 10 or, if that is less,
-    the number of rows of the smallest cell.
+    Block k of B takes rows ⌊N(k−1)/B⌋ + 1 to ⌊Nk/B⌋ of a cell with N rows, and B is `most` or, if that is
+    less, the number of rows of the smallest cell.
 
     >>> block_sizes(np.array([25, 4])).tolist()
     [[6, 1], [6, 1], [6, 1], [7, 1]]
     """
-    blocks = min(BLOCKS, int(rows.min()))
+    blocks = min(most, int(rows.min()))
     ends = rows[None] * np.arange(blocks + 1).reshape(-1, *(1,) * rows.ndim) // blocks
     return np.diff(ends, axis=0)
 
@@ -58,24 +65,35 @@ def draw(contest: Contest, sizes: Ints, orders: int, seed: int, part: int) -> Su
     """
     blocks = len(sizes)
     per_cell = sizes.reshape(blocks, -1)
-    total, squares = (np.empty((orders, blocks, len(contest.values))) for _ in range(2))
+    count, total, squares = (np.empty((orders, blocks, len(contest.values))) for _ in range(3))
+    count[:] = per_cell
     simple = [j for j, values in enumerate(contest.values) if len(values) <= 2]
     if simple:
         rng = _stream(seed, part, len(contest.values))
         total[..., simple], squares[..., simple] = _two_values(contest, simple, per_cell, orders, rng)
     for j, (values, counts) in enumerate(zip(contest.values, contest.counts, strict=True)):
         if len(values) > 2:
-            rows = int(counts.sum())
+            rows, rng = int(counts.sum()), _stream(seed, part, j)
             few = rows <= min(LAID_OUT, ALIKE * len(values))
-            way = _laid_out if few else _counted
-            total[..., j], squares[..., j] = way(
-                values, counts, per_cell[:, j], orders, _stream(seed, part, j)
-            )
+            way, work = (_laid_out, rows) if few else (_counted, 2 * blocks * len(values))
+            if work * len(contest.values) > MOST_WORK and rows >= LEAST_FOR_PIECES:
+                cut = block_sizes(np.array([rows]), PIECES)[:, 0]
+                pieces = np.array([cut, *(found[0] for found in way(values, counts, cut, 1, rng))])
+                count[..., j], total[..., j], squares[..., j] = _put_together(pieces, blocks, orders, rng)
+            else:
+                total[..., j], squares[..., j] = way(values, counts, per_cell[:, j], orders, rng)
     shape = (orders, *sizes.shape)
     cells = contest.sums
     ends = (np.broadcast_to(end, shape) for end in (cells.least, cells.most))
-    count = np.broadcast_to(sizes.astype(np.float64), shape)
-    return Sums(count, total.reshape(shape), squares.reshape(shape), *ends)
+    return Sums(*(part.reshape(shape) for part in (count, total, squares)), *ends)
+
+
+def _put_together(pieces: Floats, blocks: int, orders: int, rng: np.random.Generator) -> Floats:
+    """Counts and sums of blocks, by order: each order cuts a random order of the pieces into blocks."""
+    number = pieces.shape[1]
+    order = rng.permuted(np.tile(np.arange(number), (orders, 1)), axis=1)
+    starts = number * np.arange(blocks) // blocks
+    return np.asarray(np.add.reduceat(pieces[:, order], starts, axis=2))
 
 
 def _stream(seed: int, *place: int) -> np.random.Generator:

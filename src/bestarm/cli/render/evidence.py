@@ -38,8 +38,8 @@ def _show_options(evidence: Evidence) -> None:
         table.add_column("site")
     table.add_column("option")
     for title in ("rows", "mean", "interval", "e-value", *(["p-value"] * fisher), *(["lead"] * gaps)):
-        table.add_column(title, justify="right")
-    table.add_column("")
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     sign = 1.0 if settings.goal == "min" else -1.0
     ranked = sorted(evidence.options, key=lambda o: (o.site, 0.0 if o.mean is None else sign * o.mean))
     for option in ranked[:MOST_ROWS]:
