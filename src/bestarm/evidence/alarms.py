@@ -57,16 +57,16 @@ class Alarm(msgspec.Struct, frozen=True):
 
 def drift(values: Floats) -> Floats:
     """Differences between the rows of the second half and those of the first, one for each pair."""
-    half = len(values) // 2
-    return values[len(values) - half :] - values[:half]
+    half = values.shape[-1] // 2
+    return np.asarray(values[..., values.shape[-1] - half :] - values[..., :half])
 
 
 def dependence(values: Floats) -> Floats:
     """(u₁ − v₁)(u₂ − v₂) for pairs of neighbours u in the first half of the rows and v in the second."""
-    pairs = values[: len(values) // 4 * 4].reshape(-1, 2)
-    half = len(pairs) // 2
-    first, second = pairs[:half], pairs[half:]
-    return np.asarray((first - second).prod(axis=1))
+    rows = values.shape[-1] // 4 * 4
+    pairs = values[..., :rows].reshape(*values.shape[:-1], rows // 2, 2)
+    first, second = pairs[..., : rows // 4, :], pairs[..., rows // 4 :, :]
+    return np.asarray((first - second).prod(axis=-1))
 
 
 def check(queues: Queues, names: Mapping[tuple[int, int], str], scale: float) -> list[Check]:

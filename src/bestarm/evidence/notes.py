@@ -52,8 +52,8 @@ def later_rows(contests: Sequence[Contest], evidence: Evidence) -> list[str]:
         leader = contest.options[int(worth.argmax())]
         if best is not None and leader != best:
             found.append(
-                f"{best} was found best before the last rows came; over all rows {leader} has the better mean, "
-                "which is a reason to look for drift"
+                f"{best} was found best before the last rows came; over all rows {leader} has the better "
+                "mean, which is a reason to look for drift"
             )
     return found
 

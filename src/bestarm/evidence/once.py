@@ -71,11 +71,12 @@ class Claims:
         """The claims that are still of interest: not those about an option that is settled."""
         if self.up is None:
             return ~rejected
-        kinds = rejected.reshape(2 if (self.margin >= 0).all() else 4, -1)
+        number = 2 if (self.margin >= 0).all() else 4
+        kinds = np.split(rejected, number, axis=-1)
         settled = kinds[0] | kinds[1]
-        if len(kinds) == 4:
+        if number == 4:
             settled = settled | (kinds[2] & kinds[3])
-        return ~np.tile(settled, len(kinds)) & ~rejected
+        return np.asarray(~np.concatenate([settled] * number, axis=-1) & ~rejected)
 
 
 def log_evalues(
@@ -113,7 +114,7 @@ def log_evalues(
     for part, first in enumerate(range(0, orders, step)):
         last = min(first + step, orders)
         drawn = draw(contest, sizes, last - first, seed, part)
-        logs[first:last] = log_products(drawn, contest.weights, claims, level, contest.grid)
+        logs[first:last] = log_wealth(drawn, contest.weights, claims, level, contest.grid)[:, -1]
         if watch is not None:
             watch(last, orders)
     return log_mean(logs)
@@ -124,8 +125,8 @@ def log_mean(logs: Floats) -> Floats:
     return betting.log_mean_exp(np.moveaxis(logs, 0, -1), 1.0 / len(logs))
 
 
-def log_products(blocks: Sums, weights: Floats, claims: Claims, level: float, grid: float = 0.0) -> Floats:
-    """The logarithm of the final wealth of the bets against each claim, one order per first index.
+def log_wealth(blocks: Sums, weights: Floats, claims: Claims, level: float, grid: float = 0.0) -> Floats:
+    """The logarithm of the wealth of the bets against each claim after each block. Only the last one counts.
 
     Parameters
     ----------
@@ -144,12 +145,12 @@ def log_products(blocks: Sums, weights: Floats, claims: Claims, level: float, gr
     Returns
     -------
     ndarray
-        Its axes are the order and the claim.
+        Its axes are the order, the block and the claim.
     """
     orders, number, options, sites = blocks.count.shape
     rows = blocks.count.sum(axis=1)
     before = Sums.none((orders, options, sites))
-    logs = np.zeros((orders, len(claims.down)))
+    logs = np.zeros((orders, number, len(claims.down)))
     for k in range(number):
         now = blocks.at((slice(None), k))
         if k > 0 or options == 2 or claims.up is not None:
@@ -159,9 +160,10 @@ def log_products(blocks: Sums, weights: Floats, claims: Claims, level: float, gr
             pulls = Sides(now.count[at], now.count[:, claims.down])
             of_file = Sides(rows[at], rows[:, claims.down])
             bets = one_stake(up, down, pulls, of_file, weights, level, claims.margin)
-            logs += log_wealths(bets, now.at(at), _raised(now.at((slice(None), claims.down)), grid))[..., 0]
+            against = _raised(now.at((slice(None), claims.down)), grid)
+            logs[:, k] = log_wealths(bets, now.at(at), against)[..., 0]
         before = before.plus(now)
-    return logs
+    return np.cumsum(logs, axis=1)
 
 
 def _champions(before: Sums, weights: Floats) -> Ints:
