@@ -1,8 +1,7 @@
 """Folds batches of a table into counts of rewards, or into rewards in order, and checks every cell.
 
-Reading goes on after a bad cell, so that an error can say how many there are. Above ``MOST_DISTINCT`` values
-the counted rewards are rounded down to a grid whose step is a power of two: such grids nest, and a float is
-rounded to them exactly, so that every reader ends with the same grid whatever the order of its batches.
+Reading goes on after a bad cell, so that an error can say how many there are. Counted rewards with more than
+``MOST_DISTINCT`` values are rounded to a grid.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ from functools import partial
 import numpy as np
 
 from bestarm.problem.csv_file import finite_number
-from bestarm.problem.tables.batches import Batch, Cells, Coded, Wanted
+from bestarm.problem.tables.batches import Batch, Cells, Coded, Wanted, size
 from bestarm.problem.tables.cells import BOOLEAN, PERCENT, PLAIN, name_text
+from bestarm.problem.tables.grid import MOST_DISTINCT, grid_step
 from bestarm.problem.tables.kinds import DATE, ZONED_DATE, Floats, Integers, Mask, Names, Numbers, Times
 from bestarm.util.text import counted, shorten
 
-MOST_DISTINCT = 10**6  # values, above which they are rounded to a grid
-GRID_STEPS = 2**19  # at most this many steps between the smallest and the largest reward
 MOST_WAITING = 2**21  # entries before they are merged
 LARGEST_COUNT = 2.0**50
 SKIP = 'missing = "skip" leaves out rows without a name or a number'
@@ -53,7 +51,10 @@ class Request:
     def wanted(self) -> Wanted:
         """The columns that are read."""
         time = () if self.time is None or not self.ordered else (self.time,)
-        return Wanted(tuple(self.numbers.values()), (*self.names, *time, *self.where))
+        return Wanted(
+            tuple(self.numbers.values()), (*self.names, *time, *self.where),
+            self.numbers.get("reward"), self.bounds, bool(self.where),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -125,11 +126,9 @@ class Fold:
     def take(self, batch: Batch) -> None:
         """Check the cells of a batch and keep its rewards."""
         cells = batch.cells
-        some = next(iter(cells.values()))
-        size = len(some.code) if isinstance(some, Coded) else len(some)
-        count = np.ones(size, dtype=np.int64) if batch.count is None else batch.count
+        count = np.ones(size(batch), dtype=np.int64) if batch.count is None else batch.count
         self.merged |= batch.count is not None
-        keep = self._chosen(cells, size)
+        keep = self._chosen(cells, len(count))
         codes = np.array([names.read(cells[c]) for c, names in self.names.items()], dtype=np.int64)
         read = {c: numbers.read(cells[c], count, keep) for c, numbers in self.numbers.items()}
         values = {column: value for column, (value, _) in read.items()}
@@ -139,15 +138,18 @@ class Fold:
         if self.request.missing == "skip":
             self.skipped += int(count[keep & lacks].sum())
             keep &= ~lacks
-        self._widen(values, keep)
-        keep &= ~self._bad(self._faults(cells, codes, read), count, keep)
+        self._widen(values, keep, batch.span)
+        keep &= ~self._bad(self._faults(batch, codes, read), count, keep)
         self.rows += int(count.sum())
         self.used += int(count[keep].sum())
         self._keep(codes[:, keep], {c: value[keep] for c, value in values.items()}, count[keep])
 
-    def _widen(self, values: Mapping[str, Floats], keep: Mask) -> None:
-        """Extend the range of the rewards."""
-        if "reward" in self.request.numbers:
+    def _widen(self, values: Mapping[str, Floats], keep: Mask, span: tuple[float, float] | None) -> None:
+        """Extend the range of the rewards; with `span`, these are already rounded."""
+        if span is not None:
+            self.range = min(self.range[0], span[0]), max(self.range[1], span[1])
+            self.width = max(self.width, grid_step(*(self.request.bounds or self.range)))
+        elif "reward" in self.request.numbers:
             reward = values[self.request.numbers["reward"]][keep]
             reward = reward[np.isfinite(reward)]
             if len(reward):
@@ -177,12 +179,12 @@ class Fold:
                 self.first = BadCell(self.rows + row, fault.what(row), fault.expected, fault.fix)
         return bad
 
-    def _faults(self, cells: Mapping[str, Cells], codes: Integers, read: _Read) -> Iterator[Fault]:
+    def _faults(self, batch: Batch, codes: Integers, read: _Read) -> Iterator[Fault]:
         """What can be wrong with the names and numbers of a batch."""
         for column, code in zip(self.names, codes, strict=True):
             yield Fault(code < 0, partial(_empty, column), fix=SKIP)
         for column, (value, wrong) in read.items():
-            what = partial(_holds, column, cells[column])
+            what = partial(_holds, column, batch.cells[column])
             expected = self.numbers[column].expected
             yield Fault(wrong, what, expected)
             yield Fault(np.isnan(value) & ~wrong, what, expected, SKIP)
@@ -196,7 +198,7 @@ class Fold:
         if "trials" in of:
             good, trials = read[of["successes"]][0], read[of["trials"]][0]
             yield Fault(good > trials, lambda row: f"{good[row]:g} successes of {trials[row]:g} trials")
-        elif self.request.bounds is not None:
+        elif self.request.bounds is not None and batch.span is None:
             (low, high), (reward, _) = self.request.bounds, read[of["reward"]]
             yield Fault(
                 (reward < low) | (reward > high),
@@ -293,15 +295,6 @@ def merged(entries: Entries) -> Entries:
     new[1:] = (cell[1:] != cell[:-1]) | (value[1:] != value[:-1])
     first = np.flatnonzero(new)
     return Entries(entries.codes[:, order[first]], value[first], np.add.reduceat(entries.count[order], first))
-
-
-def grid_step(low: float, high: float) -> float:
-    """The step of the grid for rewards in this range: a power of two.
-
-    >>> grid_step(0, 1) == 2**-19, grid_step(0, 1.5) == 2**-18
-    (True, True)
-    """
-    return 2.0 ** math.ceil(math.log2((high - low) / GRID_STEPS)) if high > low else 1.0
 
 
 def _empty(column: str, row: int) -> str:
