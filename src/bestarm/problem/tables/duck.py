@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from bestarm.errors import InputError
+from bestarm.problem.tables import grid
 from bestarm.problem.tables.arrow import cells_of
 from bestarm.problem.tables.batches import Batch, Wanted
 from bestarm.problem.tables.extras import need
-from bestarm.problem.tables.grid import MOST_DISTINCT, grid_step
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,19 +25,21 @@ if TYPE_CHECKING:
 ROWS = 2**17  # in a batch
 MEMORY = "2GB"  # what DuckDB may use before it writes to disk
 NUMERIC = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "REAL", "BOOLEAN")  # as the names of types begin or end
+PARTS = "Parquet and Feather are written in parts, in any order"
 
 
 class DuckTable:
-    """A DuckDB relation as a table. DuckDB promises no order of rows, except that of a file."""
+    """A DuckDB relation as a table: one of the user's, or all of a `file`, whose rows have numbers."""
 
-    def __init__(self, relation: duckdb.DuckDBPyRelation, name: str, unordered: str) -> None:
-        self.relation, self.name, self.unordered = relation, name, unordered
+    def __init__(self, relation: duckdb.DuckDBPyRelation, name: str, *, file: bool) -> None:
+        self.relation, self.name, self.file = relation, name, file
+        self.unordered = PARTS if file else "a DuckDB relation is a query, whose rows come in any order"
         self.header = tuple(relation.columns)
         self.types = dict(zip(self.header, map(str, relation.types), strict=True))
 
     def batches(self, wanted: Wanted, *, merged: bool) -> Iterator[Batch]:
         span = self._span(wanted) if merged else None
-        step = None if span is None else grid_step(*(wanted.bounds or span))
+        step = None if span is None else grid.grid_step(*(wanted.bounds or span))
         parts = [self._cell(column, column in wanted.numbers) for column in wanted.columns]
         if step is not None:
             place = wanted.columns.index(wanted.reward or "")
@@ -73,13 +75,13 @@ class DuckTable:
             return None
         query = f"select approx_count_distinct({reward}), min({reward}), max({reward}) from t"
         distinct, low, high = self._ask(query).fetchall()[0]
-        if distinct < 2 * MOST_DISTINCT or not np.isfinite([low, high]).all():
+        if distinct < 2 * grid.MOST_DISTINCT or not np.isfinite([low, high]).all():
             return None
         bounds = wanted.bounds or (low, high)
         return (low, high) if bounds[0] <= low and high <= bounds[1] else None
 
     def place(self, row: int) -> str:
-        return "" if self.unordered else f"row {row + 1:,}"
+        return f"row {row + 1:,}" if self.file else ""
 
 
 def is_relation(source: object) -> TypeGuard[duckdb.DuckDBPyRelation]:
@@ -91,7 +93,7 @@ def parquet(path: Path, name: str) -> DuckTable:
     """The table of a Parquet file."""
     duckdb = need("duckdb", "Parquet")
     try:
-        return DuckTable(_connection().read_parquet(str(path)), name, PARTS)
+        return DuckTable(_connection().read_parquet(str(path)), name, file=True)
     except duckdb.Error as error:
         raise InputError(f"this is not a Parquet file: {str(error).splitlines()[0]}", where=name) from None
 
@@ -103,12 +105,9 @@ def feather(path: Path, name: str) -> DuckTable:
     from pyarrow import dataset
 
     try:
-        return DuckTable(_connection().from_arrow(dataset.dataset(path, format="feather")), name, PARTS)
+        return DuckTable(_connection().from_arrow(dataset.dataset(path, format="feather")), name, file=True)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"this is not a Feather file: {str(error).splitlines()[0]}", where=name) from None
-
-
-PARTS = "Parquet and Feather are written in parts, in any order"
 
 
 @cache

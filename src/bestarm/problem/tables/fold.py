@@ -1,7 +1,7 @@
 """Folds batches of a table into counts of rewards, or into rewards in order, and checks every cell.
 
 Reading goes on after a bad cell, so that an error can say how many there are. Counted rewards with more than
-``MOST_DISTINCT`` values are rounded to a grid.
+``grid.MOST_DISTINCT`` values are rounded to a grid.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.problem.csv_file import finite_number
+from bestarm.problem.tables import grid
 from bestarm.problem.tables.batches import Batch, Cells, Coded, Wanted, size
 from bestarm.problem.tables.cells import BOOLEAN, PERCENT, PLAIN, name_text
-from bestarm.problem.tables.grid import MOST_DISTINCT, grid_step
 from bestarm.problem.tables.kinds import DATE, ZONED_DATE, Floats, Integers, Mask, Names, Numbers, Times
 from bestarm.util.text import counted, shorten
 
@@ -148,7 +150,7 @@ class Fold:
         """Extend the range of the rewards; with `span`, these are already rounded."""
         if span is not None:
             self.range = min(self.range[0], span[0]), max(self.range[1], span[1])
-            self.width = max(self.width, grid_step(*(self.request.bounds or self.range)))
+            self.width = max(self.width, grid.grid_step(*(self.request.bounds or self.range)))
         elif "reward" in self.request.numbers:
             reward = values[self.request.numbers["reward"]][keep]
             reward = reward[np.isfinite(reward)]
@@ -232,8 +234,8 @@ class Fold:
             whole = whole if whole.time is None else whole.chosen(np.argsort(whole.time, kind="stable"))
         else:
             whole = merged(self._rounded(whole))
-            if not self.width and len(np.unique(whole.value)) > MOST_DISTINCT:
-                self.width = grid_step(*(self.request.bounds or self.range))
+            if not self.width and grid.too_many(whole.value):
+                self.width = grid.grid_step(*(self.request.bounds or self.range))
                 whole = merged(self._rounded(whole))
         self._parts, self._waiting = [whole], 0
         return whole
@@ -242,7 +244,7 @@ class Fold:
         """The entries with their values rounded down to the grid, if there is one."""
         if not self.width:
             return entries
-        self.width = max(self.width, grid_step(*(self.request.bounds or self.range)))
+        self.width = max(self.width, grid.grid_step(*(self.request.bounds or self.range)))
         value = np.floor(entries.value / self.width) * self.width
         return Entries(entries.codes, value, entries.count)
 
@@ -268,7 +270,7 @@ class Fold:
         if self.skipped:
             found.append(f"{counted(self.skipped, 'row')} without a name or a number left out")
         if self.width:
-            text = f"more than {MOST_DISTINCT:,} distinct rewards"
+            text = f"more than {grid.MOST_DISTINCT:,} distinct rewards"
             found.append(f"{text}: rounded down to a grid of {self.width:g}")
         return found
 
@@ -286,15 +288,34 @@ def merged(entries: Entries) -> Entries:
     """
     if not len(entries.value):
         return entries
-    cell = np.zeros(len(entries.value), dtype=np.int64)
-    for code in entries.codes:
-        cell = cell * (int(code.max()) + 1) + code
-    order = np.lexsort((entries.value, cell))
-    cell, value = cell[order], entries.value[order]
-    new = np.ones(len(value), dtype=bool)
-    new[1:] = (cell[1:] != cell[:-1]) | (value[1:] != value[:-1])
+    cell = cells_of(entries.codes)
+    order = np.argsort(cell, kind="stable")
+    cell, value, count = cell[order], entries.value[order], entries.count[order]
+    starts = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]])
+    single = bool((count == 1).all())
+    for a, b in pairwise([*starts.tolist(), len(cell)]):  # much faster than sorting by two keys
+        if single:
+            value[a:b].sort()
+        else:
+            inner = np.argsort(value[a:b])
+            value[a:b], count[a:b] = value[a:b][inner], count[a:b][inner]
+    new = np.r_[True, value[1:] != value[:-1]]
+    new[starts] = True
     first = np.flatnonzero(new)
-    return Entries(entries.codes[:, order[first]], value[first], np.add.reduceat(entries.count[order], first))
+    return Entries(entries.codes[:, order[first]], value[first], np.add.reduceat(count, first))
+
+
+def cells_of(codes: Integers) -> NDArray[np.integer]:
+    """One number per combination of codes, which sorts like them; small ones sort faster.
+
+    >>> cells_of(np.array([[0, 1, 1], [2, 0, 1]]))
+    array([2, 3, 4], dtype=uint16)
+    """
+    cell, most = np.zeros(codes.shape[1], dtype=np.int64), 1
+    for code in codes:
+        most *= int(code.max(initial=0)) + 1
+        cell = cell * (int(code.max(initial=0)) + 1) + code
+    return cell.astype(np.uint16) if most <= 2**16 else cell
 
 
 def _empty(column: str, row: int) -> str:

@@ -8,8 +8,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 MOST_DISTINCT = 10**6  # values, above which they are rounded
 STEPS = 2**19  # at most this many steps between the smallest and the largest reward
+
+
+def too_many(values: NDArray[np.float64]) -> bool:
+    """Whether there are too many distinct values to be counted one by one."""
+    return len(values) > MOST_DISTINCT and len(np.unique(values)) > MOST_DISTINCT
 
 
 def grid_step(low: float, high: float) -> float:

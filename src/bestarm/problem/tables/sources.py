@@ -39,7 +39,7 @@ def open_table(
     if isinstance(source, str | os.PathLike):
         return _open_path(os.fspath(source), name)
     if is_relation(source):
-        return DuckTable(source, "the relation", "a DuckDB relation is a query, whose rows come in any order")
+        return DuckTable(source, "the relation", file=False)
     return Frame(source)
 
 
@@ -88,7 +88,7 @@ class Several:
     def __init__(self, tables: Sequence[Table], name: str) -> None:
         self.tables, self.name = tables, f"{name} ({counted(len(tables), 'file')})"
         self.unordered = "they come from several files"
-        self.header = tuple(c for c in tables[0].header if all(c in table.header for table in tables))
+        self.header = tuple(dict.fromkeys(column for table in tables for column in table.header))
         self._starts: list[int] = []
 
     def batches(self, wanted: Wanted, *, merged: bool) -> Iterator[Batch]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from bestarm.problem.csv_file import open_csv
-from bestarm.problem.tables.batches import Batch, Wanted, coded, size
+from bestarm.problem.tables.batches import Batch, Cells, Wanted, coded, size
 from bestarm.problem.tables.cells import MISSING
 
 ROWS = 2**16  # in a batch
@@ -47,7 +49,9 @@ class TextFile:
                 columns = list(zip(*block[skip:], strict=True))
                 skip = max(0, skip - len(block))
                 if columns:
-                    yield Batch({c: coded(columns[k]) for c, k in zip(wanted.columns, places, strict=True)})
+                    read = {c: _numbers if c in wanted.numbers else coded for c in wanted.columns}
+                    pairs = zip(read.items(), places, strict=True)
+                    yield Batch({column: cells(columns[k]) for (column, cells), k in pairs})
 
     def _arrow(self, wanted: Wanted) -> Iterator[Batch]:
         """Read with PyArrow, which is much faster but only takes plain numbers."""
@@ -81,3 +85,13 @@ class TextFile:
     def place(self, row: int) -> str:
         with open_csv(self.path, self.name, self.separator) as file:
             return next(f"line {found.line}" for k, found in enumerate(file) if k == row)
+
+
+def _numbers(cells: Sequence[str]) -> Cells:
+    """Cells as numbers, if all of them are plain ones."""
+    try:
+        values = np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        return coded(cells)
+    plain = np.isfinite(values).all() and "_" not in "".join(cells)
+    return values if plain else coded(cells)
