@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +37,7 @@ from bestarm.evidence.record import SCHEMA, Blocks, Counts, Evidence, Look, Sett
 from bestarm.evidence.settings import settings_of, table_name
 from bestarm.problem.counted import Rows
 from bestarm.problem.tables import Columns, read_rows
+from bestarm.problem.tables.grid import grid_step, too_many
 from bestarm.problem.tables.sources import open_table
 from bestarm.stats.sums import Sums
 from bestarm.version import __version__
@@ -175,7 +176,7 @@ def evidence(
         seed=seed,
         columns={key: name for key, name in asdict(columns).items() if name is not None},
     )
-    counted = rows.counted()
+    counted = _on_grid(rows.counted(), settings)
     contests = contests_of(counted, settings.question, settings.weights, scale_of(settings))
     if before is not None and path is not None:
         demand_same(before, settings, path)
@@ -200,17 +201,15 @@ def evidence(
 
 def _without_site(rows: Rows) -> Rows:
     """One site without a name."""
-    return Rows(
-        ("",),
-        rows.options,
-        rows.site,
-        rows.option,
-        rows.value,
-        rows.count,
-        rows.width,
-        rows.notes,
-        rows.batch,
-    )
+    return replace(rows, sites=("",))
+
+
+def _on_grid(rows: Rows, settings: Settings) -> Rows:
+    """Very many distinct values rounded down to the grid that readers of large tables use."""
+    if rows.width or settings.bounds is None or not too_many(rows.value):
+        return rows
+    step = grid_step(*settings.bounds)
+    return replace(rows, value=np.floor(rows.value / step) * step, width=step).counted()
 
 
 def _order(

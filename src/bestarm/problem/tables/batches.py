@@ -30,19 +30,28 @@ class Batch:
     """Some rows: their cells by column. `count` says how many rows each one stands for.
 
     Without `count` each is one row, and batches come in the order of the table. With it, the reader has
-    merged equal rows, and the order is lost.
+    merged equal rows, and the order is lost. With `span`, which is the range of the rewards, it also has
+    rounded them down to the grid of that range.
     """
 
     cells: Mapping[str, Cells]
     count: NDArray[np.int64] | None = None
+    span: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The columns to read: `numbers`, and `others`, which may hold anything."""
+    """The columns to read: `numbers`, and `others`, which may hold anything.
+
+    `reward`, if given, is a number that may be rounded to the grid of `bounds` or of its own range, unless
+    the rows will be `filtered` afterwards.
+    """
 
     numbers: tuple[str, ...]
     others: tuple[str, ...]
+    reward: str | None = None
+    bounds: tuple[float, float] | None = None
+    filtered: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -68,6 +77,12 @@ class Table(Protocol):
     def place(self, row: int) -> str:
         """Where a row is, for errors, such as "line 7"; rows count from 0."""
         ...
+
+
+def size(batch: Batch) -> int:
+    """The number of entries of a batch."""
+    cells = next(iter(batch.cells.values()))
+    return len(cells.code) if isinstance(cells, Coded) else len(cells)
 
 
 def coded(cells: Iterable[object]) -> Coded:

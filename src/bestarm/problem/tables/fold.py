@@ -1,8 +1,7 @@
 """Folds batches of a table into counts of rewards, or into rewards in order, and checks every cell.
 
-Reading goes on after a bad cell, so that an error can say how many there are. Above ``MOST_DISTINCT`` values
-the counted rewards are rounded down to a grid whose step is a power of two: such grids nest, and a float is
-rounded to them exactly, so that every reader ends with the same grid whatever the order of its batches.
+Reading goes on after a bad cell, so that an error can say how many there are. Counted rewards with more than
+``grid.MOST_DISTINCT`` values are rounded to a grid.
 """
 
 from __future__ import annotations
@@ -11,17 +10,18 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.problem.csv_file import finite_number
-from bestarm.problem.tables.batches import Batch, Cells, Coded, Wanted
+from bestarm.problem.tables import grid
+from bestarm.problem.tables.batches import Batch, Cells, Coded, Wanted, size
 from bestarm.problem.tables.cells import BOOLEAN, PERCENT, PLAIN, name_text
 from bestarm.problem.tables.kinds import DATE, ZONED_DATE, Floats, Integers, Mask, Names, Numbers, Times
 from bestarm.util.text import counted, shorten
 
-MOST_DISTINCT = 10**6  # values, above which they are rounded to a grid
-GRID_STEPS = 2**19  # at most this many steps between the smallest and the largest reward
 MOST_WAITING = 2**21  # entries before they are merged
 LARGEST_COUNT = 2.0**50
 SKIP = 'missing = "skip" leaves out rows without a name or a number'
@@ -53,7 +53,10 @@ class Request:
     def wanted(self) -> Wanted:
         """The columns that are read."""
         time = () if self.time is None or not self.ordered else (self.time,)
-        return Wanted(tuple(self.numbers.values()), (*self.names, *time, *self.where))
+        return Wanted(
+            tuple(self.numbers.values()), (*self.names, *time, *self.where),
+            self.numbers.get("reward"), self.bounds, bool(self.where),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -125,11 +128,9 @@ class Fold:
     def take(self, batch: Batch) -> None:
         """Check the cells of a batch and keep its rewards."""
         cells = batch.cells
-        some = next(iter(cells.values()))
-        size = len(some.code) if isinstance(some, Coded) else len(some)
-        count = np.ones(size, dtype=np.int64) if batch.count is None else batch.count
+        count = np.ones(size(batch), dtype=np.int64) if batch.count is None else batch.count
         self.merged |= batch.count is not None
-        keep = self._chosen(cells, size)
+        keep = self._chosen(cells, len(count))
         codes = np.array([names.read(cells[c]) for c, names in self.names.items()], dtype=np.int64)
         read = {c: numbers.read(cells[c], count, keep) for c, numbers in self.numbers.items()}
         values = {column: value for column, (value, _) in read.items()}
@@ -139,15 +140,18 @@ class Fold:
         if self.request.missing == "skip":
             self.skipped += int(count[keep & lacks].sum())
             keep &= ~lacks
-        self._widen(values, keep)
-        keep &= ~self._bad(self._faults(cells, codes, read), count, keep)
+        self._widen(values, keep, batch.span)
+        keep &= ~self._bad(self._faults(batch, codes, read), count, keep)
         self.rows += int(count.sum())
         self.used += int(count[keep].sum())
         self._keep(codes[:, keep], {c: value[keep] for c, value in values.items()}, count[keep])
 
-    def _widen(self, values: Mapping[str, Floats], keep: Mask) -> None:
-        """Extend the range of the rewards."""
-        if "reward" in self.request.numbers:
+    def _widen(self, values: Mapping[str, Floats], keep: Mask, span: tuple[float, float] | None) -> None:
+        """Extend the range of the rewards; with `span`, these are already rounded."""
+        if span is not None:
+            self.range = min(self.range[0], span[0]), max(self.range[1], span[1])
+            self.width = max(self.width, grid.grid_step(*(self.request.bounds or self.range)))
+        elif "reward" in self.request.numbers:
             reward = values[self.request.numbers["reward"]][keep]
             reward = reward[np.isfinite(reward)]
             if len(reward):
@@ -177,12 +181,12 @@ class Fold:
                 self.first = BadCell(self.rows + row, fault.what(row), fault.expected, fault.fix)
         return bad
 
-    def _faults(self, cells: Mapping[str, Cells], codes: Integers, read: _Read) -> Iterator[Fault]:
+    def _faults(self, batch: Batch, codes: Integers, read: _Read) -> Iterator[Fault]:
         """What can be wrong with the names and numbers of a batch."""
         for column, code in zip(self.names, codes, strict=True):
             yield Fault(code < 0, partial(_empty, column), fix=SKIP)
         for column, (value, wrong) in read.items():
-            what = partial(_holds, column, cells[column])
+            what = partial(_holds, column, batch.cells[column])
             expected = self.numbers[column].expected
             yield Fault(wrong, what, expected)
             yield Fault(np.isnan(value) & ~wrong, what, expected, SKIP)
@@ -196,7 +200,7 @@ class Fold:
         if "trials" in of:
             good, trials = read[of["successes"]][0], read[of["trials"]][0]
             yield Fault(good > trials, lambda row: f"{good[row]:g} successes of {trials[row]:g} trials")
-        elif self.request.bounds is not None:
+        elif self.request.bounds is not None and batch.span is None:
             (low, high), (reward, _) = self.request.bounds, read[of["reward"]]
             yield Fault(
                 (reward < low) | (reward > high),
@@ -230,8 +234,8 @@ class Fold:
             whole = whole if whole.time is None else whole.chosen(np.argsort(whole.time, kind="stable"))
         else:
             whole = merged(self._rounded(whole))
-            if not self.width and len(np.unique(whole.value)) > MOST_DISTINCT:
-                self.width = grid_step(*(self.request.bounds or self.range))
+            if not self.width and grid.too_many(whole.value):
+                self.width = grid.grid_step(*(self.request.bounds or self.range))
                 whole = merged(self._rounded(whole))
         self._parts, self._waiting = [whole], 0
         return whole
@@ -240,7 +244,7 @@ class Fold:
         """The entries with their values rounded down to the grid, if there is one."""
         if not self.width:
             return entries
-        self.width = max(self.width, grid_step(*(self.request.bounds or self.range)))
+        self.width = max(self.width, grid.grid_step(*(self.request.bounds or self.range)))
         value = np.floor(entries.value / self.width) * self.width
         return Entries(entries.codes, value, entries.count)
 
@@ -266,7 +270,7 @@ class Fold:
         if self.skipped:
             found.append(f"{counted(self.skipped, 'row')} without a name or a number left out")
         if self.width:
-            text = f"more than {MOST_DISTINCT:,} distinct rewards"
+            text = f"more than {grid.MOST_DISTINCT:,} distinct rewards"
             found.append(f"{text}: rounded down to a grid of {self.width:g}")
         return found
 
@@ -284,24 +288,34 @@ def merged(entries: Entries) -> Entries:
     """
     if not len(entries.value):
         return entries
-    cell = np.zeros(len(entries.value), dtype=np.int64)
-    for code in entries.codes:
-        cell = cell * (int(code.max()) + 1) + code
-    order = np.lexsort((entries.value, cell))
-    cell, value = cell[order], entries.value[order]
-    new = np.ones(len(value), dtype=bool)
-    new[1:] = (cell[1:] != cell[:-1]) | (value[1:] != value[:-1])
+    cell = cells_of(entries.codes)
+    order = np.argsort(cell, kind="stable")
+    cell, value, count = cell[order], entries.value[order], entries.count[order]
+    starts = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]])
+    single = bool((count == 1).all())
+    for a, b in pairwise([*starts.tolist(), len(cell)]):  # much faster than sorting by two keys
+        if single:
+            value[a:b].sort()
+        else:
+            inner = np.argsort(value[a:b])
+            value[a:b], count[a:b] = value[a:b][inner], count[a:b][inner]
+    new = np.r_[True, value[1:] != value[:-1]]
+    new[starts] = True
     first = np.flatnonzero(new)
-    return Entries(entries.codes[:, order[first]], value[first], np.add.reduceat(entries.count[order], first))
+    return Entries(entries.codes[:, order[first]], value[first], np.add.reduceat(count, first))
 
 
-def grid_step(low: float, high: float) -> float:
-    """The step of the grid for rewards in this range: a power of two.
+def cells_of(codes: Integers) -> NDArray[np.integer]:
+    """One number per combination of codes, which sorts like them; small ones sort faster.
 
-    >>> grid_step(0, 1) == 2**-19, grid_step(0, 1.5) == 2**-18
-    (True, True)
+    >>> cells_of(np.array([[0, 1, 1], [2, 0, 1]]))
+    array([2, 3, 4], dtype=uint16)
     """
-    return 2.0 ** math.ceil(math.log2((high - low) / GRID_STEPS)) if high > low else 1.0
+    cell, most = np.zeros(codes.shape[1], dtype=np.int64), 1
+    for code in codes:
+        most *= int(code.max(initial=0)) + 1
+        cell = cell * (int(code.max(initial=0)) + 1) + code
+    return cell.astype(np.uint16) if most <= 2**16 else cell
 
 
 def _empty(column: str, row: int) -> str:

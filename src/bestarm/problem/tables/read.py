@@ -12,7 +12,7 @@ from bestarm.problem.counted import Rows
 from bestarm.problem.csv_file import demand_columns
 from bestarm.problem.tables.batches import Table
 from bestarm.problem.tables.columns import Columns
-from bestarm.problem.tables.fold import HOLD, Fold, Request
+from bestarm.problem.tables.fold import HOLD, Fold, Request, cells_of
 from bestarm.problem.tables.names import settled
 from bestarm.problem.tables.sources import open_table
 from bestarm.util.text import counted, shorten
@@ -91,7 +91,7 @@ def read_rows(
     names: list[tuple[str, ...]] = [(ALL,)]
     codes = [np.zeros(len(entries.value), dtype=np.int64)]
     for column, raw, code in zip(request.names, fold.all_names(), entries.codes, strict=True):
-        used = np.unique(code)
+        used = np.flatnonzero(np.bincount(code, minlength=len(raw)))
         texts, more = settled([raw[k] for k in used], column)
         place = np.zeros(len(raw), dtype=np.int64)
         place[used[np.argsort(texts)]] = np.arange(len(used))
@@ -99,13 +99,15 @@ def read_rows(
         codes.append(place[code])
         notes += more
     batch = None
-    if entries.time is not None:  # rows with the same time came together
+    if not ordered:  # values are sorted already
+        order = np.argsort(cells_of(np.array(codes[-2:])), kind="stable")
+        entries, codes = entries.chosen(order), [code[order] for code in codes]
+    elif entries.time is not None:  # rows with the same time came together
         batch = np.cumsum(np.diff(entries.time, prepend=entries.time[:1]) != 0)
-    rows = Rows(
+    return Rows(
         names[-2], names[-1], codes[-2], codes[-1], entries.value, entries.count, fold.width, tuple(notes),
         batch,
     )  # fmt: skip
-    return rows if ordered else rows.counted()
 
 
 def read_table(table: Table, request: Request, progress: Progress | None = None) -> Fold:
