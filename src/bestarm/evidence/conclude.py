@@ -1,4 +1,4 @@
-"""From e-values, p-values and sums to statuses and a verdict: pure functions of a record's own numbers."""
+"""From counts to e-values, statuses and a verdict: pure functions of a record's own numbers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bestarm.errors import InputError
+from bestarm.evidence.alarms import Check, alarms
+from bestarm.evidence.any_time import replay
 from bestarm.evidence.contests import Contest, Floats
-from bestarm.evidence.once import MOST_FOR_FISHER, Claims, log_mean
-from bestarm.evidence.record import LARGEST, Option, Settings, Test
+from bestarm.evidence.notes import notes_of
+from bestarm.evidence.once import MOST_FOR_FISHER, Claims, Watch, log_evalues, log_mean, pvalues
+from bestarm.evidence.record import (
+    LARGEST,
+    SCHEMA,
+    Blocks,
+    Counts,
+    Evidence,
+    Look,
+    Option,
+    Settings,
+    Test,
+)
 from bestarm.problem.scale import Scale
 from bestarm.stats import betting
 from bestarm.stats.sums import Sums
+from bestarm.version import __version__
 
 BEST = "it is the best"
 Ends = tuple[Floats, Floats]
@@ -185,3 +200,90 @@ def best_of(options: Sequence[Option]) -> dict[str, str | None]:
         if option.status == "best":
             found[option.site] = option.name
     return found
+
+
+def look_once(
+    counts: Counts, contests: tuple[Contest, ...], settings: Settings, watch: Watch | None = None
+) -> Look:
+    """The e-values, and p-values where Fisher's test decides, of one look at the rewards."""
+    logs: list[list[float]] = []
+    tails: list[list[float] | None] = []
+    for k, contest in enumerate(contests):
+        claims = claims_of(contest, settings)
+        level = level_of(contest, settings, len(contests)) / settings.looks
+
+        def told(done: int, of: int, k: int = k) -> None:
+            if watch is not None:
+                watch(k * of + done, of * len(contests))
+
+        found = log_evalues(contest, claims, level, settings.seed, settings.orders, told)
+        logs.append(found.tolist())
+        tails.append(pvalues(contest, claims).tolist() if uses_fisher(contest, settings) else None)
+    return Look(counts=counts, log_evalues=logs, pvalues=tails)
+
+
+def conclude(
+    settings: Settings,
+    source: str,
+    contests: tuple[Contest, ...],
+    looks: list[Look],
+    blocks: Blocks | None,
+    checks: list[Check],
+    notes: tuple[str, ...],
+    rows: int,
+) -> Evidence:
+    """Every conclusion of a record from its numbers."""
+    options, fisher = [], False
+    sums: list[Sums] = []
+    for k, contest in enumerate(contests):
+        level = level_of(contest, settings, len(contests))
+        if blocks is None:
+            finding = combine([_finding(each, k) for each in looks], settings.looks)
+            found, number = contest.sums, None
+        else:
+            finding, found, number = _raced(blocks, k, contest, settings, level)
+        fisher |= finding.pvalues is not None
+        sums.append(found)
+        options += options_of(contest, settings, found, tests_of(finding, settings, level), number)
+    best = best_of(options)
+    done = all(best.values())
+    if settings.question == "control":
+        best, done = {}, not any(option.status == "open" for option in options)
+    raised = alarms(checks)
+    return Evidence(
+        kind="evidence",
+        schema=SCHEMA,
+        version=__version__,
+        source=source,
+        settings=settings,
+        test="fisher" if fisher else "e-value",
+        status="identified" if done else "undecided",
+        best=best,
+        promise="withdrawn" if raised else "stands",
+        options=options,
+        rows=rows,
+        alarms=raised,
+        checks=checks,
+        notes=[*notes, *notes_of(contests, sums, options, settings)],
+        looks=looks,
+        blocks=blocks,
+    ).sealed()
+
+
+def _finding(look: Look, contest: int) -> Finding:
+    p = look.pvalues[contest]
+    return Finding(np.array(look.log_evalues[contest]), None if p is None else np.array(p))
+
+
+def _raced(
+    blocks: Blocks, k: int, contest: Contest, settings: Settings, level: float
+) -> tuple[Finding, Sums, int]:
+    """The wealths of a contest, its sums and the number of its blocks."""
+    closed = blocks.sums_of(k)
+    found = replay(closed, contest.weights, claims_of(contest, settings), level)
+    if found is None:
+        raise InputError("the blocks do not have the sizes that follow from earlier blocks")
+    total = Sums.none(contest.shape)
+    for block in closed:
+        total = total.plus(block)
+    return Finding(found.log_wealth, None), total, len(closed)

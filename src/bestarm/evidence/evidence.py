@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from bestarm.errors import InputError
-from bestarm.evidence.alarms import Check, alarms, check
-from bestarm.evidence.any_time import race, replay
+from bestarm.evidence.alarms import Check, check
+from bestarm.evidence.any_time import race
 from bestarm.evidence.arrivals import digest_of, queues_of
-from bestarm.evidence.conclude import (
-    Finding,
-    best_of,
-    claims_of,
-    combine,
-    level_of,
-    options_of,
-    scale_of,
-    tests_of,
-    uses_fisher,
-)
+from bestarm.evidence.conclude import claims_of, conclude, level_of, look_once, scale_of
 from bestarm.evidence.contests import Contest, contests_of, pair_name
 from bestarm.evidence.looks import (
     demand_look_left,
@@ -31,16 +22,14 @@ from bestarm.evidence.looks import (
     demand_same_past,
     previous,
 )
-from bestarm.evidence.notes import later_rows, notes_of
-from bestarm.evidence.once import Watch, log_evalues, pvalues
-from bestarm.evidence.record import SCHEMA, Blocks, Counts, Evidence, Look, Settings
+from bestarm.evidence.notes import later_rows
+from bestarm.evidence.once import Watch
+from bestarm.evidence.record import Blocks, Counts, Evidence, Look, Settings
 from bestarm.evidence.settings import settings_of, table_name
 from bestarm.problem.counted import Rows
 from bestarm.problem.tables import Columns, read_rows
 from bestarm.problem.tables.grid import grid_step, too_many
 from bestarm.problem.tables.sources import open_table
-from bestarm.stats.sums import Sums
-from bestarm.version import __version__
 
 
 def evidence(
@@ -156,7 +145,7 @@ def evidence(
         bounds=bounds if reward else None,
     )
     if site is None:
-        rows = _without_site(rows)
+        rows = replace(rows, sites=("",))
     path = None if record is None else Path(record)
     before = previous(path)
     settings = settings_of(
@@ -176,32 +165,89 @@ def evidence(
         seed=seed,
         columns={key: name for key, name in asdict(columns).items() if name is not None},
     )
-    counted = _on_grid(rows.counted(), settings)
-    contests = contests_of(counted, settings.question, settings.weights, scale_of(settings))
     if before is not None and path is not None:
         demand_same(before, settings, path)
-    checks = _checks(rows, settings)
-    name = table_name(source, sql)
-    if settings.look == "any-time":
-        blocks = _blocks(rows, contests, settings, before, path)
-        found = conclude(settings, name, contests, [], blocks, checks, rows.notes, rows.total)
-        if contrary := later_rows(contests, found):
-            notes = (*rows.notes, *contrary)
-            return conclude(settings, name, contests, [], blocks, checks, notes, rows.total)
-        return found
-    counts = Counts.of(counted)
-    if before is not None and path is not None:
-        demand_same_names(before.looks[0].counts.sites, before.looks[0].counts.options, counts, path)
-        if before.looks[-1].counts == counts:
-            return before  # the same look again
-        demand_look_left(before, path)
-    made = [*(before.looks if before else []), look_once(counts, contests, settings, watch)]
-    return conclude(settings, name, contests, made, None, checks, rows.notes, rows.total)
+    table = Recorded(table_name(source, sql), rows, _on_grid(rows.counted(), settings), settings)
+    return table.at_any_time(before, path) if look == "any-time" else table.once(before, path, watch)
 
 
-def _without_site(rows: Rows) -> Rows:
-    """One site without a name."""
-    return replace(rows, sites=("",))
+@dataclass(frozen=True)
+class Recorded:
+    """A table that was read: its name, its rows (in order, if they have one) and counts, and the settings."""
+
+    name: str
+    rows: Rows
+    counts: Rows
+    settings: Settings
+
+    @cached_property
+    def contests(self) -> tuple[Contest, ...]:
+        """The contests of the question."""
+        settings = self.settings
+        return contests_of(self.counts, settings.question, settings.weights, scale_of(settings))
+
+    @cached_property
+    def checks(self) -> list[Check]:
+        """The tests for drift and dependence, where rows have an order."""
+        if self.settings.order is None:
+            return []
+        rows, scale = self.rows, scale_of(self.settings)
+        queues = queues_of(rows, self.settings.seed)
+        names = {place: pair_name(rows, *place) for place in queues}
+        return check(queues, names, scale.high - scale.low)
+
+    def once(self, before: Evidence | None, path: Path | None, watch: Watch | None) -> Evidence:
+        """All rows in one look, added to the looks of a record if there is one."""
+        counts, made = Counts.of(self.counts), list(before.looks) if before else []
+        if before is not None and path is not None:
+            first = made[0].counts
+            demand_same_names(first.sites, first.options, counts, path)
+            if made[-1].counts == counts:
+                return before  # the same look again
+            demand_look_left(before, path)
+        made.append(look_once(counts, self.contests, self.settings, watch))
+        return self._conclude(made, None, ())
+
+    def at_any_time(self, before: Evidence | None, path: Path | None) -> Evidence:
+        """The rows by arrival, as far as blocks are complete."""
+        blocks = self._blocks(before.blocks if before else None, path)
+        found = self._conclude([], blocks, ())
+        contrary = later_rows(self.contests, found)
+        return self._conclude([], blocks, contrary) if contrary else found
+
+    def _conclude(self, looks: list[Look], blocks: Blocks | None, notes: Iterable[str]) -> Evidence:
+        said = (*self.counts.notes, *notes)
+        total = self.rows.total
+        return conclude(self.settings, self.name, self.contests, looks, blocks, self.checks, said, total)
+
+    def _blocks(self, before: Blocks | None, path: Path | None) -> Blocks:
+        rows, settings = self.rows, self.settings
+        queues = queues_of(rows, settings.seed, hold_last=True)
+        if before is not None and path is not None:
+            demand_same_names(before.sites, before.options, Counts.of(self.counts), path)
+            demand_same_past(before, queues, path)
+        zero, one = scale_of(settings).ends
+        used: dict[tuple[int, int], int] = {}
+        sums = []
+        for contest in self.contests:
+            cells = [(queues.get(place, np.zeros(0)) - zero) / (one - zero) for place in contest.place]
+            wide = len(contest.sites)
+            lanes = [cells[a : a + wide] for a in range(0, len(cells), wide)]
+            level = level_of(contest, settings, len(self.contests))
+            closed = race(lanes, contest.weights, claims_of(contest, settings), level).blocks
+            sums.append([[part.tolist() for part in block.parts] for block in closed])
+            taken = sum((block.count for block in closed), np.zeros(contest.shape))
+            used |= dict(zip(contest.place, taken.astype(int).ravel().tolist(), strict=True))
+        places = sorted(used)
+        return Blocks(
+            sites=list(rows.sites),
+            options=list(rows.options),
+            cells=places,
+            used=[used[place] for place in places],
+            digest=digest_of({place: queues.get(place, np.zeros(0)) for place in places}, used),
+            waiting=rows.total - sum(used.values()),
+            sums=sums,
+        )
 
 
 def _on_grid(rows: Rows, settings: Settings) -> Rows:
@@ -232,138 +278,3 @@ def _order(
     if order is None and look == "once" and open_table(source, sql=sql, database=database).unordered:
         return None
     return "file"
-
-
-def _checks(rows: Rows, settings: Settings) -> list[Check]:
-    """The tests for drift and dependence, where rows have an order."""
-    if settings.order is None:
-        return []
-    scale = scale_of(settings)
-    names = {
-        place: pair_name(rows, *place) for place in zip(rows.site.tolist(), rows.option.tolist(), strict=True)
-    }
-    return check(queues_of(rows, settings.seed), names, scale.high - scale.low)
-
-
-def look_once(
-    counts: Counts, contests: tuple[Contest, ...], settings: Settings, watch: Watch | None = None
-) -> Look:
-    """The e-values, and p-values where Fisher's test decides, of one look at the rewards."""
-    logs: list[list[float]] = []
-    tails: list[list[float] | None] = []
-    for k, contest in enumerate(contests):
-        claims = claims_of(contest, settings)
-        level = level_of(contest, settings, len(contests)) / settings.looks
-
-        def told(done: int, of: int, k: int = k) -> None:
-            if watch is not None:
-                watch(k * of + done, of * len(contests))
-
-        found = log_evalues(contest, claims, level, settings.seed, settings.orders, told)
-        logs.append(found.tolist())
-        tails.append(pvalues(contest, claims).tolist() if uses_fisher(contest, settings) else None)
-    return Look(counts=counts, log_evalues=logs, pvalues=tails)
-
-
-def _blocks(
-    rows: Rows,
-    contests: tuple[Contest, ...],
-    settings: Settings,
-    before: Evidence | None,
-    path: Path | None,
-) -> Blocks:
-    """The closed blocks of a look at any time, as far as the rows go."""
-    queues = queues_of(rows, settings.seed, hold_last=True)
-    if before is not None and before.blocks is not None and path is not None:
-        demand_same_names(before.blocks.sites, before.blocks.options, Counts.of(rows.counted()), path)
-        demand_same_past(before.blocks, queues, path)
-    zero, one = scale_of(settings).ends
-    used: dict[tuple[int, int], int] = {}
-    sums = []
-    for contest in contests:
-        cells = [(queues.get(place, np.zeros(0)) - zero) / (one - zero) for place in contest.place]
-        wide = len(contest.sites)
-        lanes = [cells[a : a + wide] for a in range(0, len(cells), wide)]
-        level = level_of(contest, settings, len(contests))
-        found = race(lanes, contest.weights, claims_of(contest, settings), level)
-        sums.append([[part.tolist() for part in block.parts] for block in found.blocks])
-        taken = sum((block.count for block in found.blocks), np.zeros(contest.shape))
-        used |= dict(zip(contest.place, taken.astype(int).ravel().tolist(), strict=True))
-    places = sorted(used)
-    full = {place: queues.get(place, np.zeros(0)) for place in places}
-    return Blocks(
-        sites=list(rows.sites),
-        options=list(rows.options),
-        cells=places,
-        used=[used[place] for place in places],
-        digest=digest_of(full, used),
-        waiting=rows.total - sum(used.values()),
-        sums=sums,
-    )
-
-
-def conclude(
-    settings: Settings,
-    source: str,
-    contests: tuple[Contest, ...],
-    looks: list[Look],
-    blocks: Blocks | None,
-    checks: list[Check],
-    notes: tuple[str, ...],
-    rows: int,
-) -> Evidence:
-    """Every conclusion of a record from its numbers."""
-    options, fisher = [], False
-    sums: list[Sums] = []
-    for k, contest in enumerate(contests):
-        level = level_of(contest, settings, len(contests))
-        if blocks is None:
-            finding = combine([_finding(each, k) for each in looks], settings.looks)
-            found, number = contest.sums, None
-        else:
-            finding, found, number = _raced(blocks, k, contest, settings, level)
-        fisher |= finding.pvalues is not None
-        sums.append(found)
-        options += options_of(contest, settings, found, tests_of(finding, settings, level), number)
-    best = best_of(options)
-    done = all(best.values())
-    if settings.question == "control":
-        best, done = {}, not any(option.status == "open" for option in options)
-    raised = alarms(checks)
-    return Evidence(
-        kind="evidence",
-        schema=SCHEMA,
-        version=__version__,
-        source=source,
-        settings=settings,
-        test="fisher" if fisher else "e-value",
-        status="identified" if done else "undecided",
-        best=best,
-        promise="withdrawn" if raised else "stands",
-        options=options,
-        rows=rows,
-        alarms=raised,
-        checks=checks,
-        notes=[*notes, *notes_of(contests, sums, options, settings)],
-        looks=looks,
-        blocks=blocks,
-    ).sealed()
-
-
-def _finding(look: Look, contest: int) -> Finding:
-    p = look.pvalues[contest]
-    return Finding(np.array(look.log_evalues[contest]), None if p is None else np.array(p))
-
-
-def _raced(
-    blocks: Blocks, k: int, contest: Contest, settings: Settings, level: float
-) -> tuple[Finding, Sums, int]:
-    """The wealths of a contest, its sums and the number of its blocks."""
-    closed = blocks.sums_of(k)
-    found = replay(closed, contest.weights, claims_of(contest, settings), level)
-    if found is None:
-        raise InputError("the blocks do not have the sizes that follow from earlier blocks")
-    total = Sums.none(contest.shape)
-    for block in closed:
-        total = total.plus(block)
-    return Finding(found.log_wealth, None), total, len(closed)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from bestarm.errors import InputError
-from bestarm.evidence.conclude import scale_of
+from bestarm.evidence.conclude import conclude, look_once, scale_of
 from bestarm.evidence.contests import contests_of
-from bestarm.evidence.evidence import conclude, look_once
 from bestarm.evidence.record import SCHEMA, Blocks, Evidence, digest
 from bestarm.problem.counted import Rows
 from bestarm.records.verify import Verification
