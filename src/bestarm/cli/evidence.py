@@ -56,7 +56,7 @@ def evidence(
         str | None,
         typer.Option(
             metavar="anywhere|overall|each|control",
-            help="what is asked [default: overall if sites share all options, else anywhere]",
+            help="what is asked [default: overall if all sites offer the same options, else anywhere]",
             rich_help_panel=QUESTION,
         ),
     ] = None,

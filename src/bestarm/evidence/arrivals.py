@@ -45,15 +45,16 @@ def queues_of(rows: Rows, seed: int, *, hold_last: bool = False) -> Queues:
         place = (int(rows.site[at[0]]), int(rows.option[at[0]]))
         values = np.repeat(rows.value[at], rows.count[at])
         if rows.batch is not None:
-            values = values[_mixed(np.repeat(batch[at], rows.count[at]), seed, *place)]
+            values = _mixed(values, np.repeat(batch[at], rows.count[at]), seed, *place)
         found[place] = values
     return found
 
 
-def _mixed(batch: Ints, seed: int, *place: int) -> Ints:
-    """An order of rows that keeps batches in order and is random inside each."""
+def _mixed(values: Floats, batch: Ints, seed: int, *place: int) -> Floats:
+    """The rewards with batches in order, and in a random order inside each that the table does not affect."""
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(2, *place))))
-    return np.lexsort((rng.random(len(batch)), batch))
+    listed = values[np.lexsort((values, batch))]
+    return np.asarray(listed[np.lexsort((rng.random(len(batch)), batch))])
 
 
 def digest_of(queues: Queues, used: dict[tuple[int, int], int]) -> str:

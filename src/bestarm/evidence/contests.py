@@ -74,8 +74,8 @@ def shared(rows: Rows) -> bool:
 
 
 def default_question(rows: Rows) -> str:
-    """``overall`` if several sites share all their options, else ``anywhere``."""
-    return "overall" if len(rows.sites) > 1 and shared(rows) else "anywhere"
+    """``overall`` if all sites offer the same options, else ``anywhere``."""
+    return "overall" if shared(rows) else "anywhere"
 
 
 def contests_of(rows: Rows, question: str, weights: Mapping[str, float], scale: Scale) -> tuple[Contest, ...]:

@@ -25,7 +25,7 @@ from bestarm.evidence.looks import (
 from bestarm.evidence.notes import later_rows
 from bestarm.evidence.once import Watch
 from bestarm.evidence.record import Blocks, Counts, Evidence, Look, Settings
-from bestarm.evidence.settings import settings_of, table_name
+from bestarm.evidence.settings import check_given, settings_of, table_name
 from bestarm.problem.counted import Rows
 from bestarm.problem.tables import Columns, read_rows
 from bestarm.problem.tables.grid import grid_step, too_many
@@ -80,8 +80,8 @@ def evidence(
         The column that says when a row was recorded.
     question : {"anywhere", "overall", "each", "control"}, optional
         Which option of which site is best; which is best on average over the sites; which is best at each
-        site; or which options are better or worse than `control`. By default ``overall`` if several sites
-        share all their options, and otherwise ``anywhere``.
+        site; or which options are better or worse than `control`. By default ``overall`` if all sites offer
+        the same options, and otherwise ``anywhere``.
     goal : {"max", "min"}
         Whether more is better, or less.
     bounds : tuple of two float, optional
@@ -134,6 +134,22 @@ def evidence(
     """
     columns = Columns(option, site, reward, successes, trials, count, time)
     chosen = _order(source, columns, order, look, sql, database)
+    given = {
+        "question": question,
+        "goal": goal,
+        "bounds": bounds,
+        "delta": delta,
+        "weights": weights,
+        "control": control,
+        "margin": margin,
+        "simultaneous": simultaneous,
+        "look": look,
+        "looks": looks,
+        "order": chosen,
+        "seed": seed,
+        "columns": {key: name for key, name in asdict(columns).items() if name is not None},
+    }
+    check_given(given)
     rows = read_rows(
         source,
         columns,
@@ -148,23 +164,7 @@ def evidence(
         rows = replace(rows, sites=("",))
     path = None if record is None else Path(record)
     before = previous(path)
-    settings = settings_of(
-        rows,
-        before.settings if before else None,
-        question=question,
-        goal=goal,
-        bounds=bounds,
-        delta=delta,
-        weights=weights,
-        control=control,
-        margin=margin,
-        simultaneous=simultaneous,
-        look=look,
-        looks=looks,
-        order=chosen,
-        seed=seed,
-        columns={key: name for key, name in asdict(columns).items() if name is not None},
-    )
+    settings = settings_of(rows, before.settings if before else None, given)
     if before is not None and path is not None:
         demand_same(before, settings, path)
     table = Recorded(table_name(source, sql), rows, _on_grid(rows.counted(), settings), settings)

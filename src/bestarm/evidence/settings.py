@@ -23,13 +23,10 @@ WHY_BOUNDS = (
 )
 
 
-def settings_of(rows: Rows, before: Settings | None, **given: Any) -> Settings:
-    """Check what the user gave, and fill in what follows from the names in the table.
-
-    Weights by rows are those of `before`, the settings of the first look, if there are any.
-    """
-    question = given["question"] or (before.question if before else default_question(rows))
-    _choice("question", question, QUESTIONS)
+def check_given(given: Mapping[str, Any]) -> None:
+    """InputError for settings that are wrong whatever the table holds."""
+    if given["question"] is not None:
+        _choice("question", given["question"], QUESTIONS)
     _choice("look", given["look"], LOOKS)
     if not (isinstance(given["delta"], float) and 0 < given["delta"] < 1):
         raise InputError(f"delta = {given['delta']} is not a probability", expected="a number in (0, 1)")
@@ -37,10 +34,23 @@ def settings_of(rows: Rows, before: Settings | None, **given: Any) -> Settings:
         raise InputError(f"looks = {given['looks']}", expected="a whole number of at least 1")
     if given["looks"] > 1 and given["look"] != "once":
         raise InputError("looks at any time need not be counted", fix="Leave out looks")
+    if "trials" in given["columns"] and given["bounds"] is not None:
+        raise InputError("successes of trials are 0/1 rewards", fix="Leave out bounds")
+    low, high = given["bounds"] or (0.0, 1.0)
+    Scale(low, high, given["goal"])
+    check_seed(given["seed"])
+
+
+def settings_of(rows: Rows, before: Settings | None, given: Mapping[str, Any]) -> Settings:
+    """The settings that a user gave, with what follows from the names in the table.
+
+    Weights by rows are those of `before`, the settings of the first look, if there are any.
+    """
+    question = given["question"] or (before.question if before else default_question(rows))
     if given["simultaneous"] and question != "each":
         raise InputError("simultaneous is about the question each", fix="Leave it out")
     weights = _weights(rows, given["weights"], question, before)
-    _check_rewards(rows, given["bounds"], given["goal"], given["columns"])
+    _check_rewards(rows, given["bounds"], given["columns"])
     _check_control(rows, question, given["control"], given["margin"])
     return Settings(
         question=question,
@@ -54,7 +64,7 @@ def settings_of(rows: Rows, before: Settings | None, **given: Any) -> Settings:
         control=given["control"],
         margin=float(given["margin"]),
         simultaneous=given["simultaneous"],
-        seed=check_seed(given["seed"]),
+        seed=given["seed"],
         orders=ORDERS,
         order=given["order"],
         columns=given["columns"],
@@ -81,13 +91,8 @@ def _weights(
     return weights_of(rows, weights)
 
 
-def _check_rewards(
-    rows: Rows, bounds: tuple[float, float] | None, goal: str, columns: Mapping[str, str]
-) -> None:
-    """InputError if rewards are out of bounds, or not 0 or 1 where there are none."""
-    if "trials" in columns and bounds is not None:
-        raise InputError("successes of trials are 0/1 rewards", fix="Leave out bounds")
-    Scale(*(bounds or (0.0, 1.0)), goal)
+def _check_rewards(rows: Rows, bounds: tuple[float, float] | None, columns: Mapping[str, str]) -> None:
+    """InputError if there are no bounds, and a reward is not 0 or 1."""
     if bounds is None:
         other = rows.value[(rows.value != 0.0) & (rows.value != 1.0)]
         if len(other):
