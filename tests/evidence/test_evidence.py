@@ -65,7 +65,7 @@ def test_sites_with_their_own_options_are_asked_anywhere_by_default(tmp_path):
     found = ba.evidence(write(tmp_path / "t.csv", coins(2, own, CLEAR)), **COLUMNS)
     assert found.settings.question == "anywhere"
     assert found.best == {"": "east/blue"}
-    assert found.test == "fisher"  # 0/1 rewards, one site per option
+    assert found.test == "exact"  # 0/1 rewards, one site per option
     assert named(found, "west/green").tests[0].pvalue <= 0.05
 
 

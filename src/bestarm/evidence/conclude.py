@@ -256,7 +256,7 @@ def conclude(
         version=__version__,
         source=source,
         settings=settings,
-        test="fisher" if fisher else "e-value",
+        test="exact" if fisher else "e-value",
         status="identified" if done else "undecided",
         best=best,
         promise="withdrawn" if raised else "stands",

@@ -137,7 +137,7 @@ def method(evidence: Evidence) -> str:
         left = "were not needed" if evidence.status == "identified" else "wait for a block to be complete"
         return f"By arrival, at any time: {used:,} rows in closed blocks decide; {rest:,} {left}."
     looks = "" if settings.looks == 1 else f", look {len(evidence.looks)} of {settings.looks}"
-    if evidence.test == "fisher":
+    if evidence.test == "exact":
         return f"One look at {evidence.rows:,} rows, each counted once{looks}: Fisher's exact tests decide."
     return (
         f"One look at {evidence.rows:,} rows, each counted once{looks}: e-values, averaged over "

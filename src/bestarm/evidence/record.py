@@ -164,7 +164,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     `best` has the best option of each site for the question each, and under the empty name otherwise; null
     where it is undecided. `promise` is "withdrawn" if an alarm says that an assumption does not hold. `test`
-    is "fisher" if Fisher's exact tests decide, which the layout of the table says, and else "e-value".
+    is "exact" if Fisher's exact tests decide, which the layout of the table says, and else "e-value".
     """
 
     kind: Literal["evidence"]

@@ -31,7 +31,7 @@ def show(evidence: Evidence) -> None:
 
 def _show_options(evidence: Evidence) -> None:
     settings = evidence.settings
-    sites, fisher = settings.question == "each", evidence.test == "fisher"
+    sites, fisher = settings.question == "each", evidence.test == "exact"
     gaps = settings.question == "control"
     table = Table(box=None, header_style="dim", pad_edge=False)
     if sites:

@@ -60,7 +60,7 @@ def _ranked(evidence: Evidence) -> list[Option]:
 
 
 def _options(evidence: Evidence) -> Html:
-    fisher, gaps = evidence.test == "fisher", evidence.settings.question == "control"
+    fisher, gaps = evidence.test == "exact", evidence.settings.question == "control"
     sites = evidence.settings.question == "each"
     head = ["option", "rows", "mean", "interval", "e-value", "status"]
     head = [
