@@ -66,8 +66,10 @@ class Data:
         each = draws / self.rewards
         noun = "reward" if self.counts else "row"
         per = f"{each:,.0f}" if each >= 10 else f"{each:.2g}"
-        why = ": your data alone do not decide this" if each > 1 else ", and some more than once"
-        return f"Simulation: {counted(draws, 'draw')} from {self.source} ({per} draws per {noun}{why})"
+        why = 'rows = "once" shows whether your data alone decide this'
+        if each > 1:
+            why = "your data alone do not decide this"
+        return f"Simulation: {counted(draws, 'draw')} from {self.source} ({per} draws per {noun}: {why})"
 
     def __str__(self) -> str:
         """Text on what a verdict from this file is about.
