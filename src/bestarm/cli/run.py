@@ -125,7 +125,7 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
     refused = _refusal(loaded)
     warnings = warn_of_ties(loaded, None, loaded.options) + warn_of_liars(loaded, None, loaded.options)
     data = loaded.problem.data
-    if data and data.replace:
+    if data and data.resample:
         warnings += warn([str(data)])
     layout = loaded.problem.layout
     facts = {

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bestarm.errors import InputError
-from bestarm.problem.csv_data import MISSING
 from bestarm.problem.csv_file import finite_number, open_csv
+from bestarm.problem.tables.cells import MISSING
 from bestarm.util.text import shorten, visible
 
 DATA_TEMPLATE = """\
@@ -35,9 +35,9 @@ reward = {reward}
 bounds = [{low}, {high}]
 #   CHECK: rewards in this file range from {least:g} to {most:g}, rounded outwards here. The bounds must
 #   contain all rewards, including future ones. Narrow bounds save pulls.
-{missing}replace = true
-#   CHECK: true: pulls draw from these rows with replacement, and the verdict is about this file;
-#   false: each row is played once, in order, and the verdict is about where the rows came from.
+{missing}rows = "once"
+#   CHECK: "once": each row is played once, in order, and the verdict is about where the rows came from;
+#   "resample": a simulation that draws from these rows again and again, and is about this file alone.
 """
 
 

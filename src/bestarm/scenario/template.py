@@ -42,5 +42,5 @@ arms = {{ d = 0.50, e = {{ kind = "beta", a = 2, b = 5 }} }}
 # where = {{ year = 2024 }}  # only these rows
 # min_count = 8            # only arms with at least this many rewards
 # missing = "skip"         # leave out rows without a number
-# replace = false          # play each row once, in order, instead of drawing from the file with replacement
+# rows = "resample"        # a simulation: draw from these rows again and again, instead of each once
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 
 from bestarm.errors import InputError
@@ -49,14 +50,7 @@ class Columns:
 
     def __post_init__(self) -> None:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
-        by_trials = self.successes is not None or self.trials is not None
-        if (self.reward is not None) == by_trials or (self.successes is None) != (self.trials is None):
-            raise InputError(
-                "it is not clear which columns contain the rewards",
-                expected="either reward (with count, if rows are repeated), or successes and trials",
-            )
-        if by_trials and self.count is not None:
-            raise InputError("count goes with reward; trials is the count of successes")
+        check_rewards([key for key, name in given.items() if name is not None])
         names = [name for name in given.values() if name is not None]
         for key, name in given.items():
             if name is not None and names.count(name) > 1:
@@ -72,3 +66,15 @@ class Columns:
         """The columns that hold numbers: reward, or reward and count, or successes and trials."""
         found = (self.reward, self.count, self.successes, self.trials)
         return tuple(name for name in found if name is not None)
+
+
+def check_rewards(keys: Collection[str]) -> None:
+    """Raise InputError unless these keys say in one way which columns contain the rewards."""
+    by_trials = "successes" in keys or "trials" in keys
+    if ("reward" in keys) == by_trials or ("successes" in keys) != ("trials" in keys):
+        raise InputError(
+            "it is not clear which columns contain the rewards",
+            expected="either reward (with count, if rows are repeated), or successes and trials",
+        )
+    if by_trials and "count" in keys:
+        raise InputError("count goes with reward; trials is the count of successes")

@@ -11,7 +11,7 @@ from bestarm.problem.csv_file import open_csv
 from bestarm.problem.tables.batches import Batch, Cells, Wanted, coded, size
 from bestarm.problem.tables.cells import MISSING
 
-ROWS = 2**16  # in a batch
+ROWS = 2**12  # in a batch
 LARGE = 2**20  # bytes, above which it pays to load PyArrow
 BLOCK = 2**23  # bytes that PyArrow reads at once
 
