@@ -113,7 +113,6 @@ def test_every_question_and_weights(tmp_path, bestarm):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--site", "region", "--reward", "won"), "--option"),
         (("--option", "variant", "--reward", "lost"), 'no column "lost"'),
         ((*COLUMNS, "--weights", "north=x"), "SITE=NUMBER"),
         ((*COLUMNS, "--where", "region"), "COLUMN=VALUE"),
@@ -128,6 +127,22 @@ def test_bad_input_exits_with_2_and_writes_nothing(tmp_path, bestarm, args, said
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "e.json").exists()
+
+
+def test_columns_that_are_not_named_are_found_or_listed(tmp_path, bestarm):
+    path = table(tmp_path / "t.csv", CLEAR)
+    found = bestarm("evidence", path)
+    assert found.returncode == 0
+    assert 'read with site = "region", option = "variant", reward = "won"' in found.stdout
+    lines = path.read_text().splitlines()
+    lines = [
+        f"{lines[0]},colour",
+        *(f"{line},{'red' if k % 3 else 'blue'}" for k, line in enumerate(lines[1:])),
+    ]
+    path.write_text("\n".join(lines).replace("variant", "kind"))
+    refused = bestarm("evidence", path, "--reward", "won")
+    assert refused.returncode == 2
+    assert "can be read in" in refused.stderr
 
 
 def test_a_changed_record_is_not_sound(tmp_path, bestarm):

@@ -120,6 +120,8 @@ def evidence(
 ) -> int:
     """Say what recorded data show: all rows, each counted once. Needs no scenario file.
 
+    Columns that are not named are found by their names and contents, if only one reading is plausible.
+
     Exit codes: 0 identified, 3 undecided, 6 promise withdrawn (rows drift or depend on each other), 2 bad
     input.
     """
@@ -130,7 +132,7 @@ def evidence(
     with orders_progress(quiet=as_json) as watch:
         found = compute(
             table or None,
-            option=_named("option", option),
+            option=option or None,
             site=site or None,
             reward=reward or None,
             successes=successes or None,
@@ -175,12 +177,6 @@ def exit_code(found: Evidence) -> int:
     if found.promise == "withdrawn":
         return WITHDRAWN
     return OK if found.status == "identified" else UNDECIDED
-
-
-def _named(key: str, column: str) -> str:
-    if not column:
-        raise InputError(f"no column is named with --{key}", fix=f"Add --{key} COLUMN")
-    return column
 
 
 def _weights(text: str) -> str | dict[str, float]:

@@ -29,13 +29,14 @@ from bestarm.evidence.settings import check_given, settings_of, table_name
 from bestarm.problem.counted import Rows
 from bestarm.problem.tables import Columns, read_rows
 from bestarm.problem.tables.grid import grid_step, too_many
+from bestarm.problem.tables.propose import only_reading, propose
 from bestarm.problem.tables.sources import open_table
 
 
 def evidence(
     source: object = None,
     *,
-    option: str,
+    option: str | None = None,
     site: str | None = None,
     reward: str | None = None,
     successes: str | None = None,
@@ -72,7 +73,9 @@ def evidence(
     source : path or frame
         The table: see ``bestarm.problem.tables.read_rows``. None with `sql`.
     option, site : str
-        The columns that name what is compared and where it was tried. Without `site` there is one site.
+        The columns that name what is compared and where it was tried. Without `site` there is one site. If
+        `option` or the numbers are not given, columns are proposed from their names and contents, and it is
+        an error if more than one reading is plausible.
     reward, successes, trials, count : str, optional
         The columns of numbers: `reward`, or `reward` with the `count` of rows that it stands for, or
         `successes` of `trials`.
@@ -132,7 +135,16 @@ def evidence(
     ----------
     The page "Evidence" of the documentation has the proofs.
     """
-    columns = Columns(option, site, reward, successes, trials, count, time)
+    named = {
+        "option": option,
+        "site": site,
+        "reward": reward,
+        "successes": successes,
+        "trials": trials,
+        "count": count,
+        "time": time,
+    }
+    columns, guessed = _columns(source, named, sql, database)
     chosen = _order(source, columns, order, look, sql, database)
     given = {
         "question": question,
@@ -158,10 +170,9 @@ def evidence(
         database=database,
         where=where,
         missing=missing,
-        bounds=bounds if reward else None,
+        bounds=bounds if columns.reward else None,
     )
-    if site is None:
-        rows = replace(rows, sites=("",))
+    rows = replace(rows, notes=(*guessed, *rows.notes), sites=rows.sites if columns.site else ("",))
     path = None if record is None else Path(record)
     before = previous(path)
     settings = settings_of(rows, before.settings if before else None, given)
@@ -248,6 +259,18 @@ class Recorded:
             waiting=rows.total - sum(used.values()),
             sums=sums,
         )
+
+
+def _columns(
+    source: object, named: Mapping[str, str | None], sql: str | None, database: str | None
+) -> tuple[Columns, tuple[str, ...]]:
+    """Which column is what, and a note on what was not given but found."""
+    if named["option"] is not None and (named["reward"] or named["successes"] or named["trials"]):
+        given = {key: name for key, name in named.items() if name is not None}
+        return Columns(**given), ()
+    found = propose(source, sql=sql, database=database, given=named)
+    reading = only_reading(found, table_name(source, sql))
+    return reading.columns, (f"the table was read with {reading}",)
 
 
 def _on_grid(rows: Rows, settings: Settings) -> Rows:
