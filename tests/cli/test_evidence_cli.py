@@ -103,7 +103,7 @@ def test_every_question_and_weights(tmp_path, bestarm):
     each = bestarm("evidence", path, *COLUMNS, "--question", "each")
     assert "known at 2 of 2 sites: a at north, a at south" in each.stdout
     control = bestarm("evidence", path, *COLUMNS, "--question", "control", "--control", "b")
-    assert "1 option better than b." in control.stdout
+    assert "Compared with b: 1 better." in control.stdout
     given = bestarm("evidence", path, *COLUMNS, "--weights", "north=1,south=3", "--json")
     assert json.loads(given.stdout)["settings"]["weights"] == {"north": 0.25, "south": 0.75}
     part = bestarm("evidence", path, *COLUMNS, "--where", "region=north", "--json")

@@ -39,15 +39,10 @@ def headline(evidence: Evidence) -> str:
 def _found(evidence: Evidence) -> str:
     settings = evidence.settings
     if settings.question == "control":
-        parts = []
-        for status in ("better", "worse", "within", "open"):
-            number = sum(option.status == status for option in evidence.options)
-            words = {"within": "within the margin of", "open": "not told apart from"}.get(
-                status, f"{status} than"
-            )
-            if number:
-                parts.append(f"{counted(number, 'option')} {words}")
-        return f"{', '.join(parts)} {settings.control}."
+        words = {"better": "better", "worse": "worse", "within": "within the margin", "open": "open"}
+        numbers = {status: sum(option.status == status for option in evidence.options) for status in words}
+        parts = [f"{number:,} {words[status]}" for status, number in numbers.items() if number]
+        return f"Compared with {settings.control}: {', '.join(parts)}."
     if settings.question == "each":
         named = [f"{name} at {site}" for site, name in evidence.best.items() if name]
         most = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")

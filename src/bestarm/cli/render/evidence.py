@@ -30,27 +30,31 @@ def show(evidence: Evidence) -> None:
 
 
 def _show_options(evidence: Evidence) -> None:
+    """A table of the options; those compared with a control have their lead instead of an interval."""
     settings = evidence.settings
-    sites, fisher = settings.question == "each", evidence.test == "exact"
-    gaps = settings.question == "control"
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    if sites:
-        table.add_column("site")
-    table.add_column("option")
-    for title in ("rows", "mean", "interval", "e-value", *(["p-value"] * fisher), *(["lead"] * gaps)):
+    sites, gaps = settings.question == "each", settings.question == "control"
+    fisher = evidence.test == "exact"
+    table = Table(box=None, header_style="dim", pad_edge=False, collapse_padding=True)
+    for title in (*(["site"] * sites), "option"):
+        table.add_column(title, min_width=8, overflow="fold")
+    spans = ("lead", "interval") if gaps else ("interval",)
+    for title in ("rows", "mean", *spans, "e-value", *(["p-value"] * fisher)):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     sign = 1.0 if settings.goal == "min" else -1.0
     ranked = sorted(evidence.options, key=lambda o: (o.site, 0.0 if o.mean is None else sign * o.mean))
     for option in ranked[:MOST_ROWS]:
         cells = [safe(option.site)] if sites else []
-        cells += [safe(option.name), f"{option.rows:,}", _number(option.mean), _span(option.interval)]
+        cells += [safe(option.name), f"{option.rows:,}", _number(option.mean)]
+        if gaps:
+            lead = "" if option.gap is None else f"{option.gap:+.3g}"
+            cells += [lead, _span(option.gap_interval)]
+        else:
+            cells.append(_span(option.interval))
         cells.append(f"{option.evalue:.3g}" if option.tests else "")
         if fisher:
             cells.append(_pvalue(option))
-        if gaps:
-            cells.append("" if option.gap is None else f"{option.gap:+.4g}")
-        table.add_row(*cells, STATUS[option.status])
+        table.add_row(*cells, option.status if gaps else STATUS[option.status])
     out.print(table)
     if len(ranked) > MOST_ROWS:
         out.print(f"… and {len(ranked) - MOST_ROWS:,} more options", style="dim")
@@ -60,8 +64,8 @@ def _number(x: float | None) -> str:
     return "–" if x is None else f"{x:.4g}"
 
 
-def _span(ends: tuple[float, float]) -> str:
-    return f"{ends[0]:.4g} – {ends[1]:.4g}"
+def _span(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f"{ends[0]:.3g} – {ends[1]:.3g}"
 
 
 def _pvalue(option: Option) -> str:

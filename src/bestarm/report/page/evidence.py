@@ -26,9 +26,9 @@ def evidence_sections(evidence: Evidence, attached: Html | None) -> list[Section
     """The page of a record of evidence; `attached` is a link to it."""
     drawn = figure(partial(_forest, evidence), _caption(evidence))
     made = [
+        ("alarms", "What was withdrawn", _alarms(evidence)),
         ("intervals", "Means and intervals", drawn),
         ("options", "Each option", _options(evidence)),
-        ("alarms", "What was withdrawn", _alarms(evidence)),
         ("assumptions", "What this rests on", _assumptions(evidence)),
         ("notes", "Notes", _notes(evidence)),
         ("reproduce", "Check it", _reproduce(evidence, attached)),
@@ -75,7 +75,7 @@ def _options(evidence: Evidence) -> Html:
         cells: list[object] = [name(option.site, 40)] if sites else []
         cells += [name(option.name, 80), number(option.rows), number(option.mean)]
         cells += [f"{number(low)} to {number(high)}"]
-        cells += [number(option.evalue, 3) if option.tests else "–", STATUS[option.status]]
+        cells += [f"{option.evalue:.3g}" if option.tests else "–", STATUS[option.status]]
         if fisher:
             cells.append(number(_pvalue(option), 3))
         if gaps:
@@ -84,8 +84,8 @@ def _options(evidence: Evidence) -> Html:
     made = table(head, rows, numbers=frozenset({1, 2, 4} if not sites else {2, 3, 5}))
     against = "the first claim about it" if gaps else "“this is the best option”"
     note = (
-        f"The e-value is the evidence against {against}: if it is true, the e-value is at least x with "
-        f"probability at most 1/x. Each interval misses with probability at most {evidence.settings.delta:g}."
+        f"The e-value is the evidence against {against}: for independent rows and if that is true, it is at "
+        f"least x with probability at most 1/x. {_caption(evidence)}"
     )
     return join(made, tag("p", note, class_="note"))
 
@@ -103,8 +103,11 @@ def _lead(option: Option) -> str:
 
 
 def _caption(evidence: Evidence) -> str:
-    delta = evidence.settings.delta
-    return f"The mean of each option with an interval that misses it with probability at most {delta:g}."
+    if evidence.promise == "withdrawn":
+        return "The intervals are for independent rows, so nothing is promised about them here."
+    return (
+        f"Each interval misses the mean of its option with probability at most {evidence.settings.delta:g}."
+    )
 
 
 def _forest(evidence: Evidence, width: int) -> Html | None:
@@ -146,7 +149,7 @@ def _alarms(evidence: Evidence) -> Html | None:
     if not evidence.alarms:
         return None
     listed = [tag("li", clean(f"{reason(alarm)}.", 600)) for alarm in evidence.alarms[:MOST_ROWS]]
-    told = "The promise above is withdrawn. The numbers below are those that would have been promised."
+    told = "Statuses, e-values and intervals on this page would hold for independent rows. These are not."
     return join(
         tag("p", told, class_="bad"), tag("ul", *listed), *[tag("p", text) for text in remedies(evidence)]
     )
