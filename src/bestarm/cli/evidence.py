@@ -11,7 +11,7 @@ import typer
 from bestarm.cli.exit_codes import OK, UNDECIDED, WITHDRAWN
 from bestarm.cli.options import Json, check_folder
 from bestarm.cli.render.evidence import show
-from bestarm.cli.render.progress import orders_progress
+from bestarm.cli.render.progress import evidence_progress
 from bestarm.cli.terminal import out, safe
 from bestarm.errors import InputError
 from bestarm.evidence.record import Evidence
@@ -129,7 +129,7 @@ def evidence(
 
     for path in (save, report, record):
         check_folder(path)
-    with orders_progress(quiet=as_json) as watch:
+    with evidence_progress(quiet=as_json) as (reading, watch):
         found = compute(
             table or None,
             option=option or None,
@@ -156,6 +156,7 @@ def evidence(
             missing=missing,
             sql=sql,
             database=database,
+            reading=reading,
             watch=watch,
         )
     for path in (record, save):

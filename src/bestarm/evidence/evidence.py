@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -60,6 +60,7 @@ def evidence(
     missing: str = "error",
     sql: str | None = None,
     database: str | None = None,
+    reading: Callable[[int], None] | None = None,
     watch: Watch | None = None,
 ) -> Evidence:
     """What recorded data show about options: all rows, each counted once.
@@ -112,6 +113,8 @@ def evidence(
         Fixes the random orders of rows.
     where, missing, sql, database
         See ``bestarm.problem.tables.read_rows``.
+    reading : callable, optional
+        Called with the number of rows that were read so far.
     watch : callable, optional
         Called with the number of random orders that are done, and of how many.
 
@@ -171,6 +174,7 @@ def evidence(
         where=where,
         missing=missing,
         bounds=bounds if columns.reward else None,
+        progress=reading,
     )
     rows = replace(rows, notes=(*guessed, *rows.notes), sites=rows.sites if columns.site else ("",))
     path = None if record is None else Path(record)

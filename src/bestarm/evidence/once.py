@@ -113,7 +113,12 @@ def log_evalues(
     logs = np.empty((orders, len(claims.down)))
     for part, first in enumerate(range(0, orders, step)):
         last = min(first + step, orders)
-        drawn = draw(contest, sizes, last - first, seed, part)
+
+        def told(share: float, first: int = first, last: int = last) -> None:
+            if watch is not None:
+                watch(int(first + share * (last - first)), orders)
+
+        drawn = draw(contest, sizes, last - first, seed, part, told)
         logs[first:last] = log_wealth(drawn, contest.weights, claims, level, contest.grid)[:, -1]
         if watch is not None:
             watch(last, orders)

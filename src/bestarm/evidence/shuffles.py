@@ -10,6 +10,8 @@ needs; only the orders are not independent of each other, and blocks may be a fe
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from bestarm.evidence.contests import Contest, Floats, Ints
@@ -43,7 +45,14 @@ def orders_at_once(contest: Contest, blocks: int) -> int:
     return max(1, MOST_AT_ONCE // (blocks * len(contest.values)))
 
 
-def draw(contest: Contest, sizes: Ints, orders: int, seed: int, part: int) -> Sums:
+def draw(
+    contest: Contest,
+    sizes: Ints,
+    orders: int,
+    seed: int,
+    part: int,
+    told: Callable[[float], None] | None = None,
+) -> Sums:
     """The sums of the blocks of some random orders.
 
     Parameters
@@ -56,6 +65,8 @@ def draw(contest: Contest, sizes: Ints, orders: int, seed: int, part: int) -> Su
         The number of orders.
     seed, part : int
         They fix the orders: `part` numbers the groups of orders that are drawn at once.
+    told : callable, optional
+        Called with the share of the cells that are done.
 
     Returns
     -------
@@ -82,6 +93,8 @@ def draw(contest: Contest, sizes: Ints, orders: int, seed: int, part: int) -> Su
                 count[..., j], total[..., j], squares[..., j] = _put_together(pieces, blocks, orders, rng)
             else:
                 total[..., j], squares[..., j] = way(values, counts, per_cell[:, j], orders, rng)
+            if told is not None:
+                told((j + 1) / len(contest.values))
     shape = (orders, *sizes.shape)
     cells = contest.sums
     ends = (np.broadcast_to(end, shape) for end in (cells.least, cells.most))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bestarm.errors import InputError
 from bestarm.evidence.conclude import conclude, look_once, scale_of
-from bestarm.evidence.contests import contests_of
+from bestarm.evidence.contests import Contest, contests_of
 from bestarm.evidence.record import SCHEMA, Blocks, Evidence, digest
 from bestarm.problem.counted import Rows
 from bestarm.records.verify import Verification
@@ -36,7 +37,7 @@ def verify(evidence: Evidence) -> Verification:
         failures.append("the digest does not fit: the file was changed")
     try:
         failures += _differences(evidence)
-    except (InputError, ValueError, KeyError, IndexError) as error:
+    except (InputError, ValueError, KeyError, IndexError, TypeError) as error:
         failures.append(f"the record contradicts itself: {error}")
     return Verification(not failures, tuple(failures))
 
@@ -57,6 +58,8 @@ def _differences(evidence: Evidence) -> list[str]:
     again = conclude(
         settings, evidence.source, contests, looks, evidence.blocks, evidence.checks, (), total
     ).to_dict()
+    if evidence.blocks is not None and _used(evidence.blocks, contests) != evidence.blocks.used:
+        return ["the rows that were used are not those of the blocks"]
     said = evidence.to_dict()
     notes = again.pop("notes")
     failures = [
@@ -67,6 +70,16 @@ def _differences(evidence: Evidence) -> list[str]:
     if said["notes"][len(said["notes"]) - len(notes) :] != notes:
         failures.append("notes do not follow from the record's own counts")
     return failures
+
+
+def _used(blocks: Blocks, contests: Sequence[Contest]) -> list[int]:
+    """How many rows of each cell the blocks hold."""
+    used = dict.fromkeys(blocks.cells, 0)
+    for k, contest in enumerate(contests):
+        for block in blocks.sums_of(k):
+            for place, number in zip(contest.place, block.count.ravel().tolist(), strict=True):
+                used[place] += int(number)
+    return [used[place] for place in blocks.cells]
 
 
 def _one_each(blocks: Blocks, bounds: tuple[float, float] | None) -> Rows:
