@@ -304,6 +304,10 @@ WRONG = {
     "goal": ({"goal": "up"}, 'goal = "up" is unknown'),
     "order": ({"order": "up"}, 'order = "up" is unknown'),
     "weights": ({"weights": "size"}, 'weights = "size" is unknown'),
+    "weights that change with each look": (
+        {"weights": "rows", "look": "any-time"},
+        "frozen at the first look.*--record",
+    ),
     "weight of nobody": ({"weights": {"east": 1, "north": 2}}, 'no site "north"'),
     "site without weight": ({"weights": {"east": 1}}, 'site "west" has no weight'),
     "weights elsewhere": ({"weights": "rows", "question": "each"}, "weights are about"),

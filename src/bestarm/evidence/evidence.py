@@ -165,6 +165,11 @@ def evidence(
         "columns": {key: name for key, name in asdict(columns).items() if name is not None},
     }
     check_given(given)
+    if look == "any-time" and weights == "rows" and record is None:
+        raise InputError(
+            "weights by rows are frozen at the first look, which needs a record",
+            fix="Add --record FILE, or give the weights",
+        )
     rows = read_rows(
         source,
         columns,
