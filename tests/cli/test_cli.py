@@ -344,8 +344,8 @@ def test_new_reads_a_csv_file(tmp_path):
 def test_a_path_that_is_not_a_run_is_reported_with_a_next_step(tmp_path):
     of_couriers(tmp_path, rows=2)
     for args, words in (
-        (("report", "late.csv"), "bestarm new NAME --csv FILE"),
-        (("run", "late.csv"), "bestarm new NAME --csv late.csv"),
+        (("report", "late.csv"), "bestarm new FILE"),
+        (("run", "late.csv"), "bestarm new late.csv"),
         (("report", "nope.json"), "bestarm run … --out FILE"),
     ):
         done = bestarm(*args, cwd=tmp_path)

@@ -10,7 +10,7 @@ import pytest
 import bestarm as ba
 from bestarm.deploy.terms import without_means
 from bestarm.problem.rewards import Bernoulli, Recording, Table
-from bestarm.scenario.from_csv import scenario_for_csv
+from bestarm.scenario.from_table import propose_for, scenario_for
 from bestarm.scenario.load import scenario_from_dict
 
 GROUPS = """
@@ -316,33 +316,57 @@ def test_rows_without_a_number_are_skipped_on_request_and_counted(tmp_path):
     assert "3 rows without a name or a number left out" in str(problem.data)
 
 
+def written(path, target, **columns):
+    """Write a scenario for a table."""
+    text = scenario_for(propose_for(path, columns), path, target)
+    target.write_text(text, encoding="utf-8")
+    return text
+
+
 def test_a_csv_file_is_refused_as_a_scenario_with_a_way_to_make_one(tmp_path):
     path = tmp_path / "late [1].csv"
     path.write_text('day,"the ""city""",who,min late\n1,Rome,Gio,-5.8\n2,Oslo,Ida,90.2\n3,Oslo,Jo,\n')
-    with pytest.raises(ba.InputError, match=r"this is data.*bestarm new NAME --csv"):
+    with pytest.raises(ba.InputError, match=r"this is data.*bestarm new .*late \[1\].csv"):
         ba.load(path)
     (tmp_path / "sub").mkdir()
     target = tmp_path / "sub" / "mine.toml"
-    text = scenario_for_csv(path, target)
+    text = written(path, target, arm="who")
     assert "3 rows" in text
     assert "bounds = [-10, 100]" in text
-    assert "rows without a number: 1" in text
+    assert "rows without a name or a number: 1" in text
+    assert "#   1 | Rome | Gio | -5.8" in text
     target.write_text(text.replace("# missing", "missing"), encoding="utf-8")
     problem = ba.load(target).problem
     assert [(g.name, g.arms) for g in problem.layout.groups] == [("Rome", ("Gio",)), ("Oslo", ("Ida",))]
     assert (problem.data.reward, problem.data.skipped) == ("min late", 1)
-    target.write_text(scenario_for_csv(path, target, arm="day", reward="min late"), encoding="utf-8")
-    assert 'arm = "day"' in target.read_text()
+    assert 'arm = "day"' in written(path, target, arm="day", reward="min late")
     with pytest.raises(ba.InputError, match=r'no column "whom".*"who"'):
-        scenario_for_csv(path, target, arm="whom")
-    with pytest.raises(ba.InputError, match=r"'Gio'. Expected numbers"):
-        scenario_for_csv(path, target, arm="day", reward="who")
-    path.write_text("a,b\n1,2\n")
-    with pytest.raises(ba.InputError, match=r"looks like the group.*--group-column"):
-        scenario_for_csv(path, target)
+        written(path, target, arm="whom")
     path.write_text("a;b\nx;2\n")
     with pytest.raises(ba.InputError, match='separated by ";"'):
-        scenario_for_csv(path, target)
+        written(path, target)
+
+
+def test_a_table_that_can_be_read_in_several_ways_is_not_run_before_somebody_has_chosen(tmp_path):
+    path, target = tmp_path / "visits.csv", tmp_path / "visits.toml"
+    rows = [f"{c},{v},{u},{k % 5},{k % 2}\n" for k, (c, v, u) in enumerate(["AXp", "AYq", "BXp", "BYq"] * 9)]
+    path.write_text("country,variant,version,revenue,converted\n" + "".join(rows))
+    text = written(path, target)
+    assert "# It can be read in 4 ways, and you have to choose:" in text
+    assert 'arm = "CHECK: variant or version"' in text
+    with pytest.raises(ba.InputError, match="arm = 'CHECK: variant or version' is not decided"):
+        ba.load(target)
+    written(path, target, arm="variant", reward="revenue")
+    assert ba.load(target).problem.layout.groups[0].arms == ("X", "Y")
+
+
+def test_a_table_without_sites_has_one_group(tmp_path):
+    path, target = tmp_path / "v.csv", tmp_path / "v.toml"
+    path.write_text("variant,clicks,views\na,5,50\nb,7,40\n")
+    written(path, target)
+    assert "group =" not in target.read_text()
+    (group,) = ba.load(target).problem.layout.groups
+    assert (group.name, group.arms) == ("all", ("a", "b"))
 
 
 def test_files_that_are_not_text_are_refused(tmp_path):

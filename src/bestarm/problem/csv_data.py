@@ -23,7 +23,7 @@ from bestarm.problem.scale import Scale
 from bestarm.problem.tables.columns import check_rewards
 from bestarm.problem.tables.fold import Entries, Fold, Request, cells_of
 from bestarm.problem.tables.names import settled
-from bestarm.problem.tables.read import read_table
+from bestarm.problem.tables.read import ALL, read_table
 from bestarm.problem.tables.sources import open_table
 from bestarm.util.text import nearest, shorten
 
@@ -60,7 +60,15 @@ def data_problem(data: Mapping[str, Any], folder: Path, goal: str, counts: Mappi
         what = 'key "csv" is missing' if "csv" not in data else "csv and table both name a file"
         expected = "csv, the path of a CSV file, or table, the path of another table such as Parquet"
         raise InputError(what, where="[data]", expected=expected)
-    for key in ("csv" if "csv" in data else "table", "group", "arm"):
+    for key in ("group", "arm", "client", *NUMBERS):
+        if str(data.get(key, "")).startswith("CHECK"):
+            raise InputError(
+                f"{key} = {shorten(data[key])} is not decided",
+                where="[data]",
+                expected="the name of one column",
+                fix="The comments of the scenario list how the table can be read",
+            )
+    for key in ("csv" if "csv" in data else "table", "arm"):
         if not isinstance(data.get(key), str):
             what = f'key "{key}" is missing' if key not in data else f"{key} = {shorten(data[key])}"
             expected = "the path of a file" if key in ("csv", "table") else "the name of a column"
@@ -75,7 +83,7 @@ def _check_values(data: Mapping[str, Any]) -> None:
         check_rewards([key for key in NUMBERS if key in data])
     except InputError as error:
         raise error.at("[data]") from None
-    for key in ("client", *NUMBERS):
+    for key in ("group", "client", *NUMBERS):
         if key in data and not isinstance(data[key], str):
             raise InputError(f"{key} = {shorten(data[key])}", where="[data]", expected="the name of a column")
     if "client" in data and "clients" in data:
@@ -124,7 +132,7 @@ class _Data:
             self.scale = Scale(float(bounds[0]), float(bounds[1]), goal)
         except InputError as error:
             raise error.at("[data]") from None
-        self.keys = ("group", "client", "arm") if "client" in data else ("group", "arm")
+        self.keys = tuple(key for key in ("group", "client", "arm") if key in data)
         self.weighted = any(key in data for key in NUMBERS[1:])
         self.unordered = False
         self.notes: list[str] = []
@@ -170,6 +178,7 @@ class _Data:
         cells = []
         for piece in np.split(order, changes):
             place = [texts[k] for texts, k in zip(names, entries.codes[:, piece[0]], strict=True)]
+            place = place if "group" in self.data else [ALL, *place]
             cells.append((place, int(piece[0]), _Counted(values[piece], entries.count[piece])))
         heap: _Heap = {}
         in_order = (lambda cell: cell[0]) if self.unordered else (lambda cell: cell[1])

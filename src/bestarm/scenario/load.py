@@ -20,6 +20,7 @@ from bestarm.problem.csv_data import data_problem
 from bestarm.problem.problem import Problem
 from bestarm.problem.rewards import Unknown
 from bestarm.problem.scale import Scale
+from bestarm.problem.tables.sources import KINDS
 from bestarm.protocol.options import make
 from bestarm.protocol.registry import METHODS, options_for
 from bestarm.simulate.adversary import Adversary
@@ -78,10 +79,8 @@ def load(path: str | Path) -> Scenario:
 
 
 def _parse(path: Path) -> dict[str, Any]:
-    if path.suffix.lower() in (".csv", ".tsv") and path.is_file():
-        raise InputError(
-            "this is data, not a scenario", fix=f"bestarm new NAME --csv {path} writes a scenario for it"
-        )
+    if path.suffix.lower() in KINDS and path.is_file():
+        raise InputError("this is data, not a scenario", fix=f"bestarm new {path} writes a scenario for it")
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:

@@ -32,7 +32,7 @@ arms = {{ d = 0.50, e = {{ kind = "beta", a = 2, b = 5 }} }}
 # attack = "extreme"
 
 # Rewards on another scale: bounds = [0, 5] in the group, and means between 0 and 5.
-# Rewards from a file, instead of the groups above ("bestarm new NAME --csv FILE" fills this in):
+# Rewards from a file, instead of the groups above ("bestarm new FILE" fills this in):
 # [data]
 # csv = "ratings.csv"      # relative to this file
 # group = "city"           # the columns that name the group and the arm

@@ -61,11 +61,10 @@ def refuse(layout: Layout, options: Bet) -> None:
 
 def wire_of(layout: Layout, options: Bet) -> BetWire:
     """The facts that both ends know without a message."""
-    binary = tuple(group.binary for group in layout.groups)
     stoppable = options.budget is not None or layout.finite
     return BetWire(
         layout.arm_counts,
-        binary,
+        layout.binary,
         stoppable,
         covers=options.epsilon > 0,
         finite=layout.finite,

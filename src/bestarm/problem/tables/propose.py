@@ -38,6 +38,7 @@ WORDS = {
 }  # fmt: skip
 NAMED = {role: frozenset(words.split()) for role, words in WORDS.items()}
 NAMED["dull"] = frozenset(["year", "month", "day", "week", "age", "zip", "code", "id", "lat", "lon"])
+RATINGS = frozenset(["", "star", "rating", "score", "vote", "point", "grade"])  # with a number: "1 star"
 COUNTS = frozenset(["count", "n", "freq", "frequency"])  # that can't be much else
 CLOSE = 2  # readings whose scores differ by no more than this are about as plausible
 MOST_SHOWN = 6  # readings in an error
@@ -164,7 +165,7 @@ def _rewards(found: Sequence[Profile], given: Mapping[str, str]) -> Iterator[dic
             if good is not trials and (len(said) == 2 or _add_up(good, trials)):
                 yield {"successes": good.name, "trials": trials.name}
     if not {"successes", "trials"} & said.keys():
-        rewards = [said["reward"]] if "reward" in said else [p.name for p in able if p.distinct > 1]
+        rewards = [said["reward"]] if "reward" in said else [p.name for p in able]
         counts = [p.name for p in able if p.whole and p.words & NAMED["count"]]
         for reward in rewards:
             if "count" not in said:
@@ -221,7 +222,8 @@ def _fits(role: str, profile: Profile) -> float:
         return 2.0 if profile.holds == TEXT else 0.0
     if role == "reward":
         dull = bool(profile.words & (NAMED["dull"] | NAMED["count"] | NAMED["trials"]))
-        return (2.0 if profile.holds != NUMBER else 1.0) - 4.0 * dull
+        constant = profile.distinct < 2
+        return (2.0 if profile.holds != NUMBER else 1.0) - 4.0 * dull - 3.0 * constant
     return 1.0
 
 
@@ -233,7 +235,7 @@ def _refuse_wide(table: Table, found: Sequence[Profile], given: Mapping[str, str
         if len(digits) == 1 and profile.whole:
             stem = "".join(c for c in profile.name.lower() if c.isalpha()).removesuffix("s")
             stems.setdefault(stem, []).append(profile.name)
-    wide = max(stems.values(), key=len, default=[])
+    wide = max((names for stem, names in stems.items() if stem in RATINGS), key=len, default=[])
     if len(wide) >= 3 and not {"reward", "successes"} & given.keys():
         listed = ", ".join(f'"{name}"' for name in wide)
         raise InputError(
