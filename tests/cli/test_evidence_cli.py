@@ -145,6 +145,12 @@ def test_columns_that_are_not_named_are_found_or_listed(tmp_path, bestarm):
     assert "can be read in" in refused.stderr
 
 
+def test_a_table_must_be_named(bestarm):
+    done = bestarm("evidence", *COLUMNS)
+    assert done.returncode == 2
+    assert "no table is named" in done.stderr
+
+
 def test_a_changed_record_is_not_sound(tmp_path, bestarm):
     path = table(tmp_path / "t.csv", CLEAR)
     bestarm("evidence", path, *COLUMNS, "--out", tmp_path / "e.json")

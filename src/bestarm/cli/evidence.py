@@ -127,6 +127,8 @@ def evidence(
     """
     from bestarm.evidence.evidence import evidence as compute
 
+    if not table and sql is None:
+        raise InputError("no table is named", fix="Use bestarm evidence TABLE …, or --sql and --database")
     for path in (save, report, record):
         check_folder(path)
     with evidence_progress(quiet=as_json) as (reading, watch):

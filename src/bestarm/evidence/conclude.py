@@ -264,7 +264,7 @@ def conclude(
         rows=rows,
         alarms=raised,
         checks=checks,
-        notes=[*notes, *notes_of(contests, sums, options, settings)],
+        notes=[*notes, *notes_of(contests, sums, options, settings, fisher)],
         looks=looks,
         blocks=blocks,
     ).sealed()

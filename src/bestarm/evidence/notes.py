@@ -18,7 +18,11 @@ MOST_NAMED = 5
 
 
 def notes_of(
-    contests: Sequence[Contest], sums: Sequence[Sums], options: Sequence[Option], settings: Settings
+    contests: Sequence[Contest],
+    sums: Sequence[Sums],
+    options: Sequence[Option],
+    settings: Settings,
+    exact: bool,
 ) -> list[str]:
     """Options with few rows, a winner with one row, too few blocks, sites that disagree: a sentence each."""
     found = []
@@ -32,7 +36,7 @@ def notes_of(
     ]
     for contest, cells in zip(contests, sums, strict=True):
         least = int(cells.count.min())
-        if settings.look == "once" and least < BLOCKS:
+        if settings.look == "once" and least < BLOCKS and not exact:
             found.append(
                 f"an option has only {counted(least, 'row')}{' at a site' * (not contest.single)}: bets are "
                 f"made in {counted(least, 'block')} instead of {BLOCKS}, and the e-values of all options are "
