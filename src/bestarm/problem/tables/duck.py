@@ -114,7 +114,9 @@ def feather(path: Path, name: str) -> DuckTable:
 def _connection() -> duckdb.DuckDBPyConnection:
     import duckdb
 
-    return duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": tempfile.gettempdir()})
+    found = duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": tempfile.gettempdir()})
+    found.execute("set enable_progress_bar = false")  # it would be printed on stdout
+    return found
 
 
 def _quoted(name: str) -> str:
