@@ -30,6 +30,7 @@ ROOMS: dict[str, str] = {
     "simulate": "drivers in one process",
     "scenario": "scenario files",
     "study": "many runs, plans",
+    "evidence": "what recorded data show",
     "deploy": "federation and mesh",
     "report": "pages and pictures",
     "cli": "the command line",
@@ -43,6 +44,7 @@ LATE_AND_DOWN = {
     ("records", "report"): "Record.plot",
     ("records", "simulate"): "verify replays a run",
     ("study", "report"): "Trials.plot",
+    ("evidence", "report"): "Evidence.report",
 }
 
 PLACE = {room: place for place, room in enumerate(ROOMS)}

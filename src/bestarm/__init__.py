@@ -2,6 +2,8 @@
 
 import bestarm.methods  # noqa: F401 (registers them)
 from bestarm.errors import InputError
+from bestarm.evidence.evidence import evidence
+from bestarm.evidence.record import Evidence
 from bestarm.graphs.graph import Graph
 from bestarm.graphs.robustness import is_strongly_robust, strong_robustness, tolerance, weak_points
 from bestarm.methods.bet.options import Bet
@@ -43,6 +45,7 @@ __all__ = [
     "Bet",
     "Beta",
     "Bounds",
+    "Evidence",
     "FedSel",
     "Fisher",
     "Function",
@@ -72,6 +75,7 @@ __all__ = [
     "__version__",
     "attacks",
     "bounds",
+    "evidence",
     "fisher_pvalue",
     "heterogeneity",
     "identify",

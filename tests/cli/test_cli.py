@@ -31,7 +31,8 @@ arm = "courier"
 reward = "minutes late"
 bounds = [0, 60]
 """
-ONCE = LATE + "replace = false\n"
+ONCE = LATE + 'rows = "once"\n'
+LATE += 'rows = "resample"\n'
 
 
 def bestarm(*args, cwd=None):
@@ -236,7 +237,11 @@ def of_couriers(folder, rows, scenario=LATE):
 def test_a_verdict_from_draws_with_replacement_says_that_it_is_about_the_file(tmp_path):
     path = of_couriers(tmp_path, rows=20)
     done = bestarm("run", path, "--seed", 1)
-    assert "Rome/Gio is the best arm: the lowest mean of minutes late." in done.stdout
+    first, second, *_ = done.stdout.splitlines()
+    assert re.fullmatch(
+        r"Simulation: [\d,]+ draws from 80 rows of late.csv \(\d+ draws per row: your data .*", first
+    )
+    assert second == "Rome/Gio is the best arm: the lowest mean of minutes late."
     assert "wrong about the file with probability at most 0.05" in done.stdout
     said = "Pulls draw from the 80 rows of late.csv with replacement: a verdict is about the file"
     assert said in done.stdout
@@ -244,8 +249,11 @@ def test_a_verdict_from_draws_with_replacement_says_that_it_is_about_the_file(tm
     assert "Means are of coins" in bestarm("run", path, "--seed", 1, "--method", "fisher").stdout
     assert said in bestarm("study", path, "--trials", 2, "--seed", 1, "--workers", 1).stdout
     record = json.loads(bestarm("run", path, "--seed", 1, "--json").stdout)
-    data = {"csv": "late.csv", "reward": "minutes late", "rows": 80, "rewards": 80, "replace": True}
-    assert record["problem"]["data"] == {**data, "skipped": 0, "counts": False}
+    data = {"csv": "late.csv", "reward": "minutes late", "rows": 80, "rewards": 80, "resample": True}
+    more = {"skipped": 0, "counts": False, "shuffled": False, "notes": []}
+    assert record["problem"]["data"] == {**data, **more}
+    assert next(iter(record)) == "simulation"
+    assert record["simulation"] + "." == first
     checked = bestarm("check", path)
     assert said in checked.stderr
     assert "Best means the lowest mean of minutes late, from 80 rows of late.csv." in checked.stdout
@@ -254,9 +262,10 @@ def test_a_verdict_from_draws_with_replacement_says_that_it_is_about_the_file(tm
     once = bestarm("run", of_couriers(tmp_path, rows=1500, scenario=ONCE), "--seed", 1)
     assert "This is wrong with probability at most 0.05." in once.stdout
     assert "6,000 rows, each played once" in once.stdout
+    assert "imulation" not in once.stdout
     assert bestarm("check", path).stderr == ""
-    client = bestarm("client", tmp_path / "nowhere", "--csv", tmp_path / "late.csv")
-    assert "with replacement, so a verdict is about the file; see --no-replace" in client.stderr
+    client = bestarm("client", tmp_path / "nowhere", "--csv", tmp_path / "late.csv", "--rows", "resample")
+    assert "with replacement, so a verdict is about the file; see --rows once" in client.stderr
 
 
 def test_data_that_run_out_name_the_arm_and_a_remedy(tmp_path):
@@ -335,8 +344,8 @@ def test_new_reads_a_csv_file(tmp_path):
 def test_a_path_that_is_not_a_run_is_reported_with_a_next_step(tmp_path):
     of_couriers(tmp_path, rows=2)
     for args, words in (
-        (("report", "late.csv"), "bestarm new NAME --csv FILE"),
-        (("run", "late.csv"), "bestarm new NAME --csv late.csv"),
+        (("report", "late.csv"), "bestarm new FILE"),
+        (("run", "late.csv"), "bestarm new late.csv"),
         (("report", "nope.json"), "bestarm run … --out FILE"),
     ):
         done = bestarm(*args, cwd=tmp_path)

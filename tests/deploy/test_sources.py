@@ -589,28 +589,28 @@ def table(tmp_path):
 
 
 def test_a_recording_is_played_in_its_order_and_runs_out(table):
-    found = pulled(FromCsv(table, replace=False), ("a", 2), ("b", 5), ("a", 5), ("a", 1), ("b", 1), ("a", 1))
+    found = pulled(FromCsv(table, rows="once"), ("a", 2), ("b", 5), ("a", 5), ("a", 1), ("b", 1), ("a", 1))
     assert found[:3] == [[0.1, 0.2], [1.0], [0.3]]
     assert all(type(error) is Exhausted for error in found[3:])
     assert f'{table}, arm "a": all 3 rewards were played' in str(found[3])
 
 
 def test_a_recording_continues_where_it_stopped(table):
-    played = FromCsv(table, replace=False, start={"a": 2, "b": 1})
+    played = FromCsv(table, rows="once", start={"a": 2, "b": 1})
     found = pulled(played, ("a", 5), ("b", 1))
     assert found[0] == [0.3]
     assert type(found[1]) is Exhausted
 
 
 def test_draws_are_seeded_resumable_and_independent_of_batch_sizes(table):
-    (whole, ones) = pulled(FromCsv(table, seed=7), ("a", 300), ("b", 5))
+    (whole, ones) = pulled(FromCsv(table, rows="resample", seed=7), ("a", 300), ("b", 5))
     assert set(whole) == {0.1, 0.2, 0.3}
     assert min(whole.count(value) for value in set(whole)) > 60  # P < 1e-5 for a fair draw
     assert ones == [1.0] * 5
-    pieces = pulled(FromCsv(table, seed=7), ("b", 3), *[("a", 30)] * 10)
+    pieces = pulled(FromCsv(table, rows="resample", seed=7), ("b", 3), *[("a", 30)] * 10)
     assert [reward for piece in pieces[1:] for reward in piece] == whole
-    assert pulled(FromCsv(table, seed=7, start={"a": 100}), ("a", 200)) == [whole[100:]]
-    assert pulled(FromCsv(table, seed=8), ("a", 300)) != [whole]
+    assert pulled(FromCsv(table, rows="resample", seed=7, start={"a": 100}), ("a", 200)) == [whole[100:]]
+    assert pulled(FromCsv(table, rows="resample", seed=8), ("a", 300)) != [whole]
 
 
 def test_an_arm_that_was_not_recorded_is_refused(table):
@@ -623,7 +623,7 @@ def test_an_arm_that_was_not_recorded_is_refused(table):
 def test_columns_may_have_other_names(tmp_path):
     (tmp_path / "r.csv").write_text("courier,minutes late\nAnna,0.5\nBob,0.25\n")
     named = {"arm_column": "courier", "reward_column": "minutes late"}
-    assert pulled(FromCsv(tmp_path / "r.csv", **named, replace=False), ("Bob", 1)) == [[0.25]]
+    assert pulled(FromCsv(tmp_path / "r.csv", **named, rows="once"), ("Bob", 1)) == [[0.25]]
     for columns in ({}, {"arm_column": "courier"}):
         with pytest.raises(InputError, match=r"The columns are: courier, minutes late. .*--reward-column"):
             FromCsv(tmp_path / "r.csv", **columns)

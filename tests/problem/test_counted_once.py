@@ -251,7 +251,7 @@ def federation(tmp_path):
         made.append(folds)
         for client, path in told.items():
             site = folds.sites[client]
-            source = FromCsv(path, arms=site.group.arms, replace=False)
+            source = FromCsv(path, arms=site.group.arms, rows="once")
             pulls(site, source, lambda site: site.pulls)
             folds.desk.take(site.notes)
         return folds
@@ -339,7 +339,7 @@ def test_a_note_that_only_resembles_a_recording_s_is_an_ordinary_note(federation
 
 
 def test_a_recording_s_note_is_not_truncated(tmp_path):
-    marks = FromCsv(written(tmp_path / "rows.csv", 100), replace=False).marks
+    marks = FromCsv(written(tmp_path / "rows.csv", 100), rows="once").marks
     assert len(marks) == 2
     largest = {10**12 + k: digest for k, digest in enumerate(marks.values())}
     note = PLAYED + ", ".join(f"{n} rows {d}" for n, d in largest.items())
@@ -380,7 +380,7 @@ class Slow(FromCsv):
 
 
 def once(path):
-    return lambda site: Slow(path, arms=site.group.arms, start=site.made, replace=False)
+    return lambda site: Slow(path, arms=site.group.arms, start=site.made, rows="once")
 
 
 def test_a_file_that_changed_where_it_was_played_is_refused_after_a_restart(place, tmp_path):
@@ -409,7 +409,7 @@ def test_a_run_cannot_switch_between_drawing_with_replacement_and_playing_once(p
     path = written(tmp_path / "rows.csv", 1000)
 
     def again(site):
-        return Slow(path, arms=site.group.arms, start=site.made, seed=1)
+        return Slow(path, arms=site.group.arms, start=site.made, rows="resample", seed=1)
 
     played(place, again, lambda made: made["a"] >= 16)
     _, end = played(place, once(path), lambda made: False)

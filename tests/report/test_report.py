@@ -476,9 +476,11 @@ def late(tmp_path, **keys):
 
 
 def test_a_page_names_its_data_and_their_unit(tmp_path):
-    record = ba.identify(late(tmp_path), "fisher", seed=1)
+    record = ba.identify(late(tmp_path, rows="resample"), "fisher", seed=1)
     whole = Page(page.of_record(record))
     safe(whole)
+    assert f"{record.simulation}.Rome/Gio is the best arm" in whole.text  # before the verdict
+    assert "draws from 200 rows of late.csv" in record.simulation
     assert "Rome/Gio is the best arm: the lowest mean of <b>minutes." in whole.text
     assert "from the 200 rows of late.csv with replacement: a verdict is about the file" in whole.text
     assert "How sure is that, about the file?" in whole.text
@@ -490,12 +492,12 @@ def test_a_page_names_its_data_and_their_unit(tmp_path):
     assert not ba.verify(forged)
     with pytest.raises(ba.InputError):
         page.of_record(forged)
-    study = ba.study(late(tmp_path), trials=2, seed=1, workers=1)
+    study = ba.study(late(tmp_path, rows="resample"), trials=2, seed=1, workers=1)
     assert "a verdict is about the file" in Page(page.of_trials(study)).text
 
 
 def test_an_undecided_page_does_not_contradict_itself(tmp_path):
-    record = ba.identify(late(tmp_path, replace=False), "fisher", seed=1)
+    record = ba.identify(late(tmp_path), "fisher", seed=1)
     facts = collect.of_record(record)
     dropped = {exit_.name for exit_ in facts.exits}
     assert dropped & set(record.verdict.candidates) == {"Rome/Dino"}
@@ -507,7 +509,7 @@ def test_an_undecided_page_does_not_contradict_itself(tmp_path):
     assert facts.traces[0].pulls[-1] == 50  # recorded rewards can be traced as well
     public = Page(page.of_record(record.public())).text
     assert "Still in the race, as far as the server knows: Rome/Gio, Rome/Leo, Rome/Dino, Oslo/Ida." in public
-    early = Page(page.of_record(ba.identify(late(tmp_path, replace=False), "fisher", seed=1, n0=60))).text
+    early = Page(page.of_record(ba.identify(late(tmp_path), "fisher", seed=1, n0=60))).text
     assert "pictures below are of coins):armpullsmean of <b>minutesRome/Gio509.88" in early
 
 

@@ -49,7 +49,7 @@ def test_the_table_has_the_right_sizes_and_gaps(data):
     rows = re.findall(r"^\| (\w+) \| (\d+) \w+, (\d+) \| ([\d.]+) \|", PAGE, re.MULTILINE)
     assert {row[0] for row in rows} == set(RECIPES)
     for name, groups, arms, gap in rows:
-        changes = {"flights": {"csv": FLIGHTS}, "methane": {"replace": True}}.get(name, {})
+        changes = {"flights": {"csv": FLIGHTS}, "methane": {"rows": "resample"}}.get(name, {})
         problem = scenario(name, data, **changes).problem
         means = sorted((mean for row in problem.means for mean in row), reverse=True)
         assert (len(problem.layout.groups), len(means)) == (int(groups), int(arms))
@@ -111,7 +111,7 @@ def test_methane_is_undecided_on_real_minutes_and_found_when_resampled(data, tmp
     assert minutes.verdict.status == "undecided"
     assert minutes.verdict.reason == "budget"
     assert {name.split("/")[0] for name in minutes.verdict.candidates} == {"west"}
-    loaded = scenario("methane", data, replace=True)
+    loaded = scenario("methane", data, rows="resample")
     record = ba.identify(loaded)
     assert record.verdict.arm == loaded.problem.best
     assert said(record.pulls.total)

@@ -10,7 +10,7 @@ import pytest
 import bestarm as ba
 from bestarm.deploy.terms import without_means
 from bestarm.problem.rewards import Bernoulli, Recording, Table
-from bestarm.scenario.from_csv import scenario_for_csv
+from bestarm.scenario.from_table import propose_for, scenario_for
 from bestarm.scenario.load import scenario_from_dict
 
 GROUPS = """
@@ -113,7 +113,7 @@ def data(tmp_path, keys, csv=CSV):
 
 
 def test_rewards_from_a_csv_file(tmp_path):
-    keys = 'group="city"\narm="place"\nreward="score"\ncount="n"\nbounds=[0,5]'
+    keys = 'group="city"\narm="place"\nreward="score"\ncount="n"\nbounds=[0,5]\nrows="resample"'
     problem = ba.load(data(tmp_path, keys)).problem
     assert [g.name for g in problem.layout.groups] == ["A", "B"]
     assert problem.rewards[0] == (Table((0.2, 1.0), (1.0, 2.0)), Table((0.6,), (1.0,)))
@@ -130,6 +130,7 @@ def test_where_min_count_and_clients(tmp_path):
     where = { year = 2024, city = ["A", "B"] }
     min_count = 2
     clients = 3
+    rows = "resample"
     """
     problem = ba.load(data(tmp_path, keys)).problem
     (group,) = problem.layout.groups
@@ -137,14 +138,16 @@ def test_where_min_count_and_clients(tmp_path):
 
 
 def test_a_group_table_sets_the_clients_of_a_group_from_data(tmp_path):
-    keys = 'group="city"\narm="place"\nreward="score"\nbounds=[0,5]\n[[group]]\nname="A"\nclients=2'
+    keys = COLUMNS + 'rows="resample"\n[[group]]\nname="A"\nclients=2'
     problem = ba.load(data(tmp_path, keys)).problem
     assert problem.layout.clients == ("A-1", "A-2", "B-1")
 
 
 def test_a_client_column_gives_each_client_its_own_rewards(tmp_path):
     csv = "g,a,c,r\nG,x,p,1\nG,x,q,0\nG,y,p,0\nG,y,q,0\n"
-    problem = ba.load(data(tmp_path, 'group="g"\narm="a"\nclient="c"\nreward="r"', csv)).problem
+    problem = ba.load(
+        data(tmp_path, 'group="g"\narm="a"\nclient="c"\nreward="r"\nrows="resample"', csv)
+    ).problem
     assert problem.layout.clients == ("p", "q")
     assert problem.rewards == ((Bernoulli(1.0), Bernoulli(0.0)), (Bernoulli(0.0), Bernoulli(0.0)))
     assert problem.means == ((0.5, 0.0),)
@@ -153,16 +156,16 @@ def test_a_client_column_gives_each_client_its_own_rewards(tmp_path):
 
 def test_successes_of_trials_and_the_better_end_of_goal_min(tmp_path):
     csv = "g,a,good,all\nG,x,30,40\nG,y,10,40\n"
-    keys = 'group="g"\narm="a"\nsuccesses="good"\ntrials="all"'
+    keys = 'group="g"\narm="a"\nsuccesses="good"\ntrials="all"\nrows="resample"'
     assert ba.load(data(tmp_path, keys, csv)).problem.means == ((0.75, 0.25),)
-    path = tmp_path / "d.csv"
-    least = ba.Problem.from_csv(str(path), group="g", arm="a", successes="good", trials="all", goal="min")
+    columns = {"group": "g", "arm": "a", "successes": "good", "trials": "all", "rows": "resample"}
+    least = ba.Problem.from_csv(str(tmp_path / "d.csv"), **columns, goal="min")
     assert least.best == "G/y"
 
 
-def test_without_replacement_rewards_are_played_in_order(tmp_path):
+def test_each_row_is_played_once_in_order_unless_the_scenario_resamples(tmp_path):
     csv = "g,a,r\nG,x,1\nG,y,0\nG,x,0\nG,y,1\n"
-    problem = ba.load(data(tmp_path, 'group="g"\narm="a"\nreward="r"\nreplace=false', csv)).problem
+    problem = ba.load(data(tmp_path, 'group="g"\narm="a"\nreward="r"', csv)).problem
     assert problem.rewards[0] == (Recording((1.0, 0.0)), Recording((0.0, 1.0)))
     record = ba.identify(problem, "fed-sel", seed=1)
     assert record.verdict.reason == "budget"
@@ -254,7 +257,14 @@ BAD_DATA = {
     "column twice": (COLUMNS, CSV.replace("year", "n"), "more than once"),
     "group not there": (COLUMNS + '[[group]]\nname="C"\nclients=2', CSV, '"C" is not in the data'),
     "group with arms": (COLUMNS + '[[group]]\nname="A"\narms={x=1}', CSV, "arms or bounds of its own"),
-    "replace with count": (COLUMNS + "replace = false\ncount = 'n'", CSV, "single rewards"),
+    "replace": (
+        COLUMNS + "replace = true",
+        CSV,
+        r'is now called rows. Write rows = "resample" instead; "once"',
+    ),
+    "no replace": (COLUMNS + "replace = false", CSV, r'is now called rows. Write rows = "once" instead'),
+    "rows": (COLUMNS + "rows = 'twice'", CSV, r'rows = .twice.. Expected "once" or "resample"'),
+    "table and csv": (COLUMNS + "table = 'd.csv'", CSV, "csv and table both name a file"),
     "half count": (COLUMNS + "count = 'n'", CSV.replace("u1,3,1", "u1,3,1.5"), "line 4.*count of 1.5"),
     "huge count": (COLUMNS + "count = 'n'", CSV.replace("u1,3,1", "u1,3,1e308"), "line 4.*count"),
     "underscore": (COLUMNS, CSV.replace("u1,3,1", "u1,0_3,1"), "line 4.*'0_3'"),
@@ -262,7 +272,7 @@ BAD_DATA = {
     "several cells": (
         COLUMNS,
         CSV.replace(",4,4", ",four,4").replace(",0,1", ",,1"),
-        r"'four' \(1 more line",
+        r"'four' \(1 more row",
     ),
     "how to skip": (COLUMNS, CSV.replace("B,z,u2,4", "B,z,u2,"), r'line 5.*missing = "skip"'),
     "range": (COLUMNS, CSV.replace(",4,4", ",9,4").replace(",0,1", ",-2,1"), "they range from -2 to 9"),
@@ -282,14 +292,14 @@ def test_an_error_in_data_names_its_line(tmp_path, keys, csv, message):
 
 
 def test_a_problem_knows_its_file_and_what_a_verdict_from_it_is_about(tmp_path):
-    problem = ba.load(data(tmp_path, COLUMNS)).problem
+    problem = ba.load(data(tmp_path, COLUMNS + "rows = 'resample'")).problem
     assert (problem.data.csv, problem.data.reward, problem.data.rows) == ("d.csv", "score", 5)
     assert "from the 5 rows of d.csv with replacement: a verdict is about the file" in str(problem.data)
     assert ba.Problem.from_dict(problem.to_dict()).data == problem.data
-    counted = ba.load(data(tmp_path, COLUMNS + "count = 'n'")).problem
+    counted = ba.load(data(tmp_path, COLUMNS + "count = 'n'\nrows = 'resample'")).problem
     assert (counted.data.rows, counted.data.rewards) == (5, 9)
     assert "the 9 rewards that d.csv counts" in str(counted.data)
-    once = ba.load(data(tmp_path, COLUMNS + "replace = false\nmin_count = 2")).problem
+    once = ba.load(data(tmp_path, COLUMNS + "min_count = 2")).problem
     assert str(once.data) == "From d.csv: 2 rows, each played once, in order."
     shops = "g,a,good,all\nG,x,30,40\nG,y,10,40\n"
     keys = 'group="g"\narm="a"\nsuccesses="good"\ntrials="all"'
@@ -306,33 +316,57 @@ def test_rows_without_a_number_are_skipped_on_request_and_counted(tmp_path):
     assert "3 rows without a name or a number left out" in str(problem.data)
 
 
+def written(path, target, **columns):
+    """Write a scenario for a table."""
+    text = scenario_for(propose_for(path, columns), path, target)
+    target.write_text(text, encoding="utf-8")
+    return text
+
+
 def test_a_csv_file_is_refused_as_a_scenario_with_a_way_to_make_one(tmp_path):
     path = tmp_path / "late [1].csv"
     path.write_text('day,"the ""city""",who,min late\n1,Rome,Gio,-5.8\n2,Oslo,Ida,90.2\n3,Oslo,Jo,\n')
-    with pytest.raises(ba.InputError, match=r"this is data.*bestarm new NAME --csv"):
+    with pytest.raises(ba.InputError, match=r"this is data.*bestarm new .*late \[1\].csv"):
         ba.load(path)
     (tmp_path / "sub").mkdir()
     target = tmp_path / "sub" / "mine.toml"
-    text = scenario_for_csv(path, target)
+    text = written(path, target, arm="who")
     assert "3 rows" in text
     assert "bounds = [-10, 100]" in text
-    assert "rows without a number: 1" in text
+    assert "rows without a name or a number: 1" in text
+    assert "#   1 | Rome | Gio | -5.8" in text
     target.write_text(text.replace("# missing", "missing"), encoding="utf-8")
     problem = ba.load(target).problem
     assert [(g.name, g.arms) for g in problem.layout.groups] == [("Rome", ("Gio",)), ("Oslo", ("Ida",))]
     assert (problem.data.reward, problem.data.skipped) == ("min late", 1)
-    target.write_text(scenario_for_csv(path, target, arm="day", reward="min late"), encoding="utf-8")
-    assert 'arm = "day"' in target.read_text()
+    assert 'arm = "day"' in written(path, target, arm="day", reward="min late")
     with pytest.raises(ba.InputError, match=r'no column "whom".*"who"'):
-        scenario_for_csv(path, target, arm="whom")
-    with pytest.raises(ba.InputError, match=r"'Gio'. Expected numbers"):
-        scenario_for_csv(path, target, arm="day", reward="who")
-    path.write_text("a,b\n1,2\n")
-    with pytest.raises(ba.InputError, match=r"looks like the group.*--group-column"):
-        scenario_for_csv(path, target)
+        written(path, target, arm="whom")
     path.write_text("a;b\nx;2\n")
     with pytest.raises(ba.InputError, match='separated by ";"'):
-        scenario_for_csv(path, target)
+        written(path, target)
+
+
+def test_a_table_that_can_be_read_in_several_ways_is_not_run_before_somebody_has_chosen(tmp_path):
+    path, target = tmp_path / "visits.csv", tmp_path / "visits.toml"
+    rows = [f"{c},{v},{u},{k % 5},{k % 2}\n" for k, (c, v, u) in enumerate(["AXp", "AYq", "BXp", "BYq"] * 9)]
+    path.write_text("country,variant,version,revenue,converted\n" + "".join(rows))
+    text = written(path, target)
+    assert "# It can be read in 4 ways, and you have to choose:" in text
+    assert 'arm = "CHECK: variant or version"' in text
+    with pytest.raises(ba.InputError, match="arm = 'CHECK: variant or version' is not decided"):
+        ba.load(target)
+    written(path, target, arm="variant", reward="revenue")
+    assert ba.load(target).problem.layout.groups[0].arms == ("X", "Y")
+
+
+def test_a_table_without_sites_has_one_group(tmp_path):
+    path, target = tmp_path / "v.csv", tmp_path / "v.toml"
+    path.write_text("variant,clicks,views\na,5,50\nb,7,40\n")
+    written(path, target)
+    assert "group =" not in target.read_text()
+    (group,) = ba.load(target).problem.layout.groups
+    assert (group.name, group.arms) == ("all", ("a", "b"))
 
 
 def test_files_that_are_not_text_are_refused(tmp_path):
@@ -389,7 +423,7 @@ def test_python_means_are_checked_as_well():
 
 def test_clients_of_a_group_can_t_play_the_same_rows_once_each(tmp_path):
     (tmp_path / "x.csv").write_text("g,a,r,who\nA,x,1,p\nA,x,0,q\nA,y,0,p\nA,y,1,q\n")
-    keys = {"csv": "x.csv", "group": "g", "arm": "a", "reward": "r", "replace": False}
+    keys = {"csv": "x.csv", "group": "g", "arm": "a", "reward": "r"}
     for more in ({"data": {**keys, "clients": 2}}, {"data": keys, "group": [{"name": "A", "clients": 2}]}):
         with pytest.raises(ba.InputError, match="has 2 clients, and each row is played once"):
             scenario_from_dict(more, tmp_path)
@@ -397,9 +431,45 @@ def test_clients_of_a_group_can_t_play_the_same_rows_once_each(tmp_path):
     assert named.layout.clients == ("p", "q")
 
 
-def test_advice_to_play_rows_once_is_not_given_where_rows_are_counts(tmp_path):
-    (tmp_path / "x.csv").write_text("g,a,r,n\nA,x,1,1\nA,y,0,1\n")
-    keys = {"csv": "x.csv", "group": "g", "arm": "a", "reward": "r"}
-    assert "replace = false" in str(scenario_from_dict({"data": keys}, tmp_path).problem.data)
-    counted = scenario_from_dict({"data": {**keys, "count": "n"}}, tmp_path).problem.data
-    assert "replace = false" not in str(counted)
+def test_counted_rewards_are_played_once_each_in_an_order_that_stays(tmp_path):
+    (tmp_path / "x.csv").write_text("g,a,good,all\nA,x,30,70\nA,y,5,9\nA,x,1,1\n")
+    keys = {"csv": "x.csv", "group": "g", "arm": "a", "successes": "good", "trials": "all"}
+    problem = scenario_from_dict({"data": keys}, tmp_path).problem
+    assert problem.layout.finite
+    x, y = problem.rewards[0]
+    assert (len(x.values), sum(x.values), len(y.values), sum(y.values)) == (71, 31, 9, 5)
+    assert x.values != tuple(sorted(x.values))
+    assert problem == scenario_from_dict({"data": keys}, tmp_path).problem
+    assert str(problem.data) == "From x.csv: 80 counted rewards, each played once, in a random order."
+
+
+def test_any_table_can_be_the_data_of_a_scenario(tmp_path):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("duckdb")
+    rows = pd.DataFrame({"g": list("BBAABB"), "a": list("yxxyxy"), "r": [0.0, 1, 1, 0, 1, 1]})
+    rows.to_csv(tmp_path / "x.csv", index=False)
+    rows.to_parquet(tmp_path / "x.parquet")
+    rows.to_json(tmp_path / "x.jsonl", orient="records", lines=True)
+    keys = {"group": "g", "arm": "a", "reward": "r"}
+    made = [
+        scenario_from_dict({"data": {**keys, **more}}, tmp_path).problem
+        for more in ({"csv": "x.csv"}, {"table": "x.jsonl"}, {"table": "x.parquet"})
+    ]
+    assert made[0].rewards == made[1].rewards
+    assert [(group.name, group.arms) for group in made[0].layout.groups] == [
+        ("B", ("y", "x")),
+        ("A", ("x", "y")),
+    ]
+    # A Parquet file has no order: names are sorted, and rows are shuffled.
+    assert [(group.name, group.arms) for group in made[2].layout.groups] == [
+        ("A", ("x", "y")),
+        ("B", ("x", "y")),
+    ]
+    assert sorted(made[2].rewards[1][1].values) == [0, 1]
+    assert made[2].data.shuffled
+
+
+def test_names_that_look_alike_are_noted_in_the_data(tmp_path):
+    csv = CSV.replace("A,y", "a,y")
+    said = "Column \"city\": 'A' and 'a' differ only by blanks or case, and count as different names."
+    assert str(ba.load(data(tmp_path, COLUMNS, csv)).problem.data).endswith(said)

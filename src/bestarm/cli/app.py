@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from bestarm.cli.evidence import evidence
 from bestarm.cli.exit_codes import BAD_INPUT, DISK_FULL, INTERRUPTED, OK
 from bestarm.cli.federation import app as federation
 from bestarm.cli.federation import client, server
@@ -44,12 +45,12 @@ def _top(
     """Which option is best? Best-arm identification across sites that can't pool their data.
 
     Exit codes: 0 identified or ok, 1 internal error, 2 bad input, 3 undecided, 4 verification failed
-    or network too weak, 5 unreachable, 75 disk full, 130 interrupted.
+    or network too weak, 5 unreachable, 6 promise withdrawn, 75 disk full, 130 interrupted.
     """
 
 
 for _command in (
-    run, report, watch, study, check, network, new, verify, plan, figures, server, client, peer,
+    run, evidence, report, watch, study, check, network, new, verify, plan, figures, server, client, peer,
 ):  # fmt: skip
     app.command(cls=InPanels)(_command)
 app.add_typer(federation, name="federation")

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shlex
 import sys
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ import typer
 from bestarm.cli.exit_codes import BAD_INPUT, INTERRUPTED, OK, UNDECIDED
 from bestarm.cli.options import Force, Json, MethodOption, ScenarioPath, check_folder, given, with_options
 from bestarm.cli.render.progress import run_progress
+from bestarm.cli.render.proposal import choose
 from bestarm.cli.render.record import show
 from bestarm.cli.scenario_warnings import (
     load_asked,
@@ -26,11 +26,12 @@ from bestarm.cli.scenario_warnings import (
 from bestarm.cli.terminal import complain, err, out, safe, warn
 from bestarm.errors import InputError
 from bestarm.problem.data import Data
+from bestarm.problem.tables.sources import KINDS
 from bestarm.protocol.registry import method_for
 from bestarm.records.describe import aim
 from bestarm.records.questions import NO_MARGIN
 from bestarm.records.record import Record
-from bestarm.scenario.from_csv import scenario_for_csv
+from bestarm.scenario.from_table import keys_of, propose_for, scenario_for
 from bestarm.scenario.load import load
 from bestarm.scenario.template import TEMPLATE
 from bestarm.simulate.adversary import refuse_attacks
@@ -137,7 +138,7 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
         warnings += warn([NO_MARGIN])
     warnings += warn_of_lying_sites(loaded)
     data = loaded.problem.data
-    if data and data.replace:
+    if data and data.resample:
         warnings += warn([str(data)])
     layout = loaded.problem.layout
     facts = {
@@ -190,44 +191,69 @@ def _refusal(scenario: Scenario) -> str | None:
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="name of the scenario; NAME.toml is written")] = "scenario",
-    csv: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="a scenario for this CSV file: columns and bounds are filled in"),
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="[TABLE|NAME]",
+            help="a table (CSV, TSV, Parquet, Feather, JSON lines, Excel) to write a scenario for, or the "
+            "name of a scenario to start from; NAME.toml is written",
+        ),
+    ] = "scenario",
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="name of the scenario [default: that of the table]")
     ] = None,
-    group_column: Annotated[
-        str, typer.Option(metavar="COLUMN", help="names the group [default: the first text column]")
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="the table, if NAME comes first")] = None,
+    group_column: Annotated[str, typer.Option(metavar="COLUMN", help="names the site")] = "",
+    arm_column: Annotated[str, typer.Option(metavar="COLUMN", help="names what is compared")] = "",
+    reward_column: Annotated[str, typer.Option(metavar="COLUMN", help="contains the rewards")] = "",
+    count_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="how many equal rewards a row stands for")
     ] = "",
-    arm_column: Annotated[
-        str, typer.Option(metavar="COLUMN", help="names the arm [default: the next text column]")
+    successes_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="how many trials were a success")
     ] = "",
-    reward_column: Annotated[
-        str, typer.Option(metavar="COLUMN", help="contains the rewards [default: the last column of numbers]")
-    ] = "",
+    trials_column: Annotated[str, typer.Option(metavar="COLUMN", help="how many trials there were")] = "",
     goal: Annotated[str, typer.Option(metavar="max|min", help="is more better, or less?")] = "",
     as_json: Json = False,
 ) -> int:
-    """Write a commented scenario to start from. Never overwrites a file."""
-    path = Path(name if name.endswith(".toml") else f"{name}.toml")
-    about = (group_column, arm_column, reward_column, goal)
-    if csv is None and any(about):
-        raise InputError("columns and goal describe a CSV file", fix="Name it with --csv FILE")
-    text = TEMPLATE.format(file=path) if csv is None else scenario_for_csv(csv, path, *about)
+    """Write a commented scenario to start from, or one for your table. Never overwrites a file."""
+    source = csv or (Path(table) if Path(table).suffix.lower() in KINDS else None)
+    title = name or (Path(table).stem if source is not None and csv is None else table)
+    path = Path(title if title.endswith(".toml") else f"{title}.toml")
+    given = {
+        "group": group_column, "arm": arm_column, "reward": reward_column, "count": count_column,
+        "successes": successes_column, "trials": trials_column,
+    }  # fmt: skip
+    if source is None:
+        if any(given.values()) or goal:
+            raise InputError("columns and goal describe a table", fix="Name it: bestarm new FILE")
+        return _write_scenario(path, TEMPLATE.format(file=path), as_json, {})
+    proposal = propose_for(source, given)
+    if not as_json:
+        proposal = choose(proposal)
+    found = keys_of(proposal.readings[0])
+    text = scenario_for(proposal, source, path, goal)
+    facts = {"columns": found, "readings": [keys_of(reading) for reading in proposal.readings]}
+    return _write_scenario(path, text, as_json, facts)
+
+
+def _write_scenario(path: Path, text: str, as_json: bool, facts: dict[str, Any]) -> int:
+    """Write a new scenario, and say what to do next."""
     try:
         data = text.encode()
     except UnicodeEncodeError:
-        raise InputError("the file name is not valid text", where=str(csv), fix="Rename the file") from None
-    write_new(path, data, 0o666, fix="Choose another name")
+        raise InputError("the file name is not valid text", where=str(path), fix="Rename the file") from None
+    write_new(path, data, 0o666, fix="Choose another name: --name NAME")
     if as_json:
-        print(json.dumps({"file": str(path)}))
-    else:
-        first = guessed = ""
-        if csv is not None:
-            said = tomllib.loads(text)["data"]
-            guessed = " with " + ", ".join(f'{key} = "{said[key]}"' for key in ("group", "arm", "reward"))
-            first = "read its lines marked CHECK, then "
-        out.print(
-            safe(f"wrote {path}{guessed}. Next: {first}bestarm check {shlex.quote(str(path))}"),
-            soft_wrap=True,
-        )
+        print(json.dumps({"file": str(path), **facts}))
+        return OK
+    said = first = ""
+    if facts:
+        said = " with " + ", ".join(f'{key} = "{column}"' for key, column in facts["columns"].items())
+        first = "read its lines marked CHECK, then "
+        if len(facts["readings"]) > 1:
+            said, first = "", "choose the columns in its lines marked CHECK, then "
+    out.print(
+        safe(f"wrote {path}{said}. Next: {first}bestarm check {shlex.quote(str(path))}"), soft_wrap=True
+    )
     return OK

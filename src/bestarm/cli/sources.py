@@ -43,7 +43,10 @@ class Rewards:
         Path | None,
         typer.Option(metavar="FILE", help="rewards from a CSV file with the columns arm and reward"),
     ] = None
-    replace: Annotated[bool, typer.Option(help="draw from the CSV file with replacement")] = True
+    rows: Annotated[
+        str,
+        typer.Option(metavar="once|resample", help="play each row once, or draw rows with replacement"),
+    ] = "once"
     arm_column: Annotated[str, typer.Option(metavar="NAME", help="the CSV file's column of arms")] = "arm"
     reward_column: Annotated[str, typer.Option(metavar="NAME", help="the CSV file's column of rewards")] = (
         "reward"
@@ -59,9 +62,11 @@ class Rewards:
                 f"{'more than one' if given else 'no'} source of rewards was given",
                 expected="one of --csv FILE, --exec CMD, --http URL, --arms package.module:object",
             )
-        if self.csv is not None and self.replace:
-            why = f"pulls draw from {self.csv} with replacement, so a verdict is about the file"
-            warn([f"{why}; see --no-replace"])
+        if self.rows not in ("once", "resample"):
+            raise InputError(f"--rows {self.rows}", expected="once or resample")
+        if self.csv is not None and self.rows == "resample":
+            why = f"this is a simulation: pulls draw from {self.csv} with replacement"
+            warn([f"{why}, so a verdict is about the file; see --rows once"])
         return lambda site: source_from(
             site.place.setup.scale, site.made, site.place.key.public, names=site.group.arms, **vars(self)
         )

@@ -15,6 +15,8 @@ from bestarm.cli.options import Json
 from bestarm.cli.render.federation import told
 from bestarm.cli.terminal import out, safe, say
 from bestarm.errors import InputError
+from bestarm.evidence.record import Evidence
+from bestarm.evidence.record import is_evidence as is_recorded_evidence
 from bestarm.records.record import Record
 from bestarm.simulate import run_journal
 
@@ -27,7 +29,8 @@ def verify(
         Path,
         typer.Argument(
             metavar="RUN",
-            help="a saved record, the folder of a federation's server or of a peer, or a file of evidence",
+            help="a saved record, evidence from a table, the folder of a federation's server or of a peer, "
+            "or a file of evidence against a client",
         ),
     ],
     replay: Annotated[
@@ -57,6 +60,8 @@ def verify(
         return _verify_peer(record, roster, as_json)
     if journalled:
         return verify_federation(record, roster, as_json)
+    if is_recorded_evidence(record):
+        return _verify_recorded(record, replay, roster, as_json)
     from bestarm.deploy.evidence import is_evidence
 
     if is_evidence(record):
@@ -90,6 +95,25 @@ def _verify_record(path: Path, replay: bool, roster: Path | None, as_json: bool)
             if loaded.seed is None:
                 how = "bestarm verify FOLDER checks the verdict against the peer's journal"
             out.print(f"The record does not contain the messages that each peer received: {how}.")
+    else:
+        _show_failures(result.failures)
+    return OK if result.ok else NOT_VERIFIED
+
+
+def _verify_recorded(path: Path, replay: bool, roster: Path | None, as_json: bool) -> int:
+    """Check a record of what recorded data show."""
+    from bestarm.evidence.verify import verify as verify_evidence
+
+    if replay or roster is not None:
+        given = "--replay" if replay else "--roster"
+        raise InputError(
+            f"{given} is about runs; evidence is always computed again", where=str(path), fix="Leave it out"
+        )
+    result = verify_evidence(Evidence.load(path))
+    if as_json:
+        print(json.dumps({"ok": result.ok, "failures": result.failures}))
+    elif result.ok:
+        out.print(f"{safe(str(path))} is sound: every conclusion follows from its counts.", soft_wrap=True)
     else:
         _show_failures(result.failures)
     return OK if result.ok else NOT_VERIFIED

@@ -204,7 +204,7 @@ def source_from(
     command: str | None = None,
     http: str | None = None,
     csv: Path | None = None,
-    replace: bool = True,
+    rows: str = "once",
     arm_column: str = "arm",
     reward_column: str = "reward",
 ) -> Source:
@@ -223,7 +223,7 @@ def source_from(
     if http is not None:
         return FromHttp(http, low=scale.low, high=scale.high, private=private)
     return FromCsv(
-        str(csv), arms=names, seed=int.from_bytes(seed[:6], "big"), start=made, replace=replace,
+        str(csv), arms=names, seed=int.from_bytes(seed[:6], "big"), start=made, rows=rows,
         arm_column=arm_column, reward_column=reward_column, low=scale.low, high=scale.high,
         private=private,
     )  # fmt: skip

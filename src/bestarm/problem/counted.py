@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,21 @@ class Rows:
     Parameters
     ----------
     sites, options : tuple of str
-        The names, in the order of the table.
+        The names.
     site, option : ndarray of int
         For each entry, the position of its site and of its option.
     value : ndarray of float
         The reward.
     count : ndarray of int
         How many rewards the entry stands for.
+    width : float
+        0 where values are exact. Otherwise they were rounded down to a grid of this step, and each reward is
+        in [value, value + width).
+    notes : tuple of str
+        What a reader should know about the table, such as names that differ only by case.
+    batch : ndarray of int or None
+        For entries in order: what arrived together, such as rows with the same time, has the same number, and
+        numbers never decrease. The order inside a batch means nothing. None: every entry arrived by itself.
     """
 
     sites: tuple[str, ...]
@@ -33,6 +41,9 @@ class Rows:
     option: NDArray[np.int64]
     value: NDArray[np.float64]
     count: NDArray[np.int64]
+    width: float = 0.0
+    notes: tuple[str, ...] = ()
+    batch: NDArray[np.int64] | None = None
 
     @property
     def total(self) -> int:
@@ -53,4 +64,6 @@ class Rows:
         new[1:] = (np.diff(site) != 0) | (np.diff(option) != 0) | (np.diff(value) != 0)
         first = np.flatnonzero(new)
         count = np.add.reduceat(self.count[order], first) if len(first) else self.count[:0]
-        return Rows(self.sites, self.options, site[first], option[first], value[first], count)
+        return replace(
+            self, site=site[first], option=option[first], value=value[first], count=count, batch=None
+        )

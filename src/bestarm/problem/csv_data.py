@@ -1,4 +1,4 @@
-"""Makes a problem from the columns of a CSV file, as given in the [data] table of a scenario.
+"""Makes a problem from the columns of a table, as given in the [data] table of a scenario.
 
 An error names the first invalid line, and how many more there are.
 """
@@ -7,26 +7,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bestarm.errors import InputError
-from bestarm.problem.csv_file import Row, finite_number, open_csv
 from bestarm.problem.data import Data
 from bestarm.problem.layout import Group, Layout
 from bestarm.problem.problem import Problem
 from bestarm.problem.rewards import Recording, RewardModel, tabulate
 from bestarm.problem.scale import Scale
+from bestarm.problem.tables.columns import check_rewards
+from bestarm.problem.tables.fold import Entries, Fold, Request, cells_of
+from bestarm.problem.tables.names import settled
+from bestarm.problem.tables.read import ALL, read_table
+from bestarm.problem.tables.sources import open_table
 from bestarm.util.text import nearest, shorten
 
 DATA_KEYS = (
-    "csv", "group", "arm", "client", "clients", "reward", "count", "successes", "trials", "where",
-    "min_count", "bounds", "replace", "missing",
+    "csv", "table", "group", "arm", "client", "clients", "reward", "count", "successes", "trials", "where",
+    "min_count", "bounds", "rows", "missing",
 )  # fmt: skip
-NAMES, NUMBERS = ("group", "arm", "client"), ("reward", "count", "successes", "trials")  # keys of columns
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # cells that mean a missing number
-HOLD = "Declare bounds = [low, high] that contain every reward, including future ones"
-SKIP = 'missing = "skip" in [data] leaves out rows without a number'
+NUMBERS = ("reward", "count", "successes", "trials")  # keys of columns
+ROWS = ("once", "resample")
+MOST_ONCE = 10**7  # rewards that are played one by one
 
 
 def problem_from_csv(path: str, data: Mapping[str, Any]) -> Problem:
@@ -37,52 +44,57 @@ def problem_from_csv(path: str, data: Mapping[str, Any]) -> Problem:
 
 def data_problem(data: Mapping[str, Any], folder: Path, goal: str, counts: Mapping[str, Any]) -> Problem:
     """The problem of a scenario's [data]; `counts` are the numbers of clients of groups that set one."""
+    if "replace" in data:
+        new = "resample" if data["replace"] is True else "once"
+        raise InputError(
+            f'key "replace" = {shorten(data["replace"])} is now called rows',
+            where="[data]",
+            fix=f'Write rows = "{new}" instead; "once" is the default',
+        )
     for key in data:
         if key not in DATA_KEYS:
             raise InputError(
                 f'key "{key}" = {shorten(data[key])} is unknown', where="[data]", fix=nearest(key, DATA_KEYS)
             )
-    for key in ("csv", "group", "arm"):
+    if ("csv" in data) == ("table" in data):
+        what = 'key "csv" is missing' if "csv" not in data else "csv and table both name a file"
+        expected = "csv, the path of a CSV file, or table, the path of another table such as Parquet"
+        raise InputError(what, where="[data]", expected=expected)
+    for key in ("group", "arm", "client", *NUMBERS):
+        if str(data.get(key, "")).startswith("CHECK"):
+            raise InputError(
+                f"{key} = {shorten(data[key])} is not decided",
+                where="[data]",
+                expected="the name of one column",
+                fix="The comments of the scenario list how the table can be read",
+            )
+    for key in ("csv" if "csv" in data else "table", "arm"):
         if not isinstance(data.get(key), str):
             what = f'key "{key}" is missing' if key not in data else f"{key} = {shorten(data[key])}"
-            expected = "the path of a CSV file" if key == "csv" else "the name of a column"
+            expected = "the path of a file" if key in ("csv", "table") else "the name of a column"
             raise InputError(what, where="[data]", expected=expected)
-    _check_columns_given(data)
-    where = f"[data] {data['csv']}"
-    reader = _Data(data, goal, where)
-    reader.read(folder / data["csv"])
-    return reader.problem(counts)
+    _check_values(data)
+    return _Data(data, goal).problem(folder, counts)
 
 
-def _check_columns_given(data: Mapping[str, Any]) -> None:
-    by_reward, by_trials = "reward" in data, "successes" in data or "trials" in data
-    if by_reward == by_trials or ("successes" in data) != ("trials" in data):
-        raise InputError(
-            "it is not clear which columns contain the rewards",
-            where="[data]",
-            expected="either reward (with count, if rows are repeated), or successes and trials",
-        )
-    if by_trials and "count" in data:
-        raise InputError("count goes with reward; trials is the count of successes", where="[data]")
-    for key in ("client", "reward", "count", "successes", "trials"):
+def _check_values(data: Mapping[str, Any]) -> None:
+    """Raise InputError if a key of [data] has a value that makes no sense."""
+    try:
+        check_rewards([key for key in NUMBERS if key in data])
+    except InputError as error:
+        raise error.at("[data]") from None
+    for key in ("group", "client", *NUMBERS):
         if key in data and not isinstance(data[key], str):
             raise InputError(f"{key} = {shorten(data[key])}", where="[data]", expected="the name of a column")
     if "client" in data and "clients" in data:
         raise InputError("client names a column, clients a number", where="[data]", expected="one of the two")
     if not isinstance(data.get("where", {}), Mapping):
         raise InputError(f"where = {shorten(data['where'])}", where="[data]", expected="{ column = value }")
-    if not isinstance(data.get("replace", True), bool):
-        raise InputError(f"replace = {shorten(data['replace'])}", where="[data]", expected="true or false")
-    if data.get("replace", True) is False and ("count" in data or by_trials):
-        raise InputError(
-            "replace = false plays single rewards in order",
-            where="[data]",
-            fix="Leave out count, successes, trials",
-        )
-    if data.get("missing", "error") not in ("error", "skip"):
-        raise InputError(
-            f"missing = {shorten(data['missing'])}", where="[data]", expected='"error" or "skip"'
-        )
+    for key, known in (("rows", ROWS), ("missing", ("error", "skip"))):
+        if data.get(key, known[0]) not in known:
+            raise InputError(
+                f"{key} = {shorten(data[key])}", where="[data]", expected=f'"{known[0]}" or "{known[1]}"'
+            )
     least = data.get("min_count", 1)
     if isinstance(least, bool) or not isinstance(least, int) or least < 1:
         raise InputError(
@@ -90,11 +102,27 @@ def _check_columns_given(data: Mapping[str, Any]) -> None:
         )
 
 
-class _Data:
-    """Collects (value, weight) by group, client and arm while it reads a file once."""
+@dataclass(frozen=True)
+class _Counted:
+    """Rewards in [0, 1], and how often each occurred."""
 
-    def __init__(self, data: Mapping[str, Any], goal: str, where: str) -> None:
-        self.data, self.where = data, where
+    value: NDArray[np.float64]
+    count: NDArray[np.int64]
+
+    @property
+    def total(self) -> int:
+        return int(self.count.sum())
+
+
+_Heap = dict[str, dict[str, dict[str, _Counted]]]  # by group, client and arm
+
+
+class _Data:
+    """Reads a table and makes reward models of each client's arms."""
+
+    def __init__(self, data: Mapping[str, Any], goal: str) -> None:
+        self.data, self.path = data, str(data.get("csv") or data["table"])
+        self.where, self.once = f"[data] {self.path}", data.get("rows", "once") == "once"
         bounds = data.get("bounds", (0.0, 1.0))
         if not isinstance(bounds, Sequence) or len(bounds) != 2 or not all(_is_number(b) for b in bounds):
             raise InputError(
@@ -104,180 +132,123 @@ class _Data:
             self.scale = Scale(float(bounds[0]), float(bounds[1]), goal)
         except InputError as error:
             raise error.at("[data]") from None
-        # group -> client -> arm -> [(unit value, weight)]; the client is "" where no column names it
-        self.heap: dict[str, dict[str, dict[str, list[tuple[float, float]]]]] = {}
-        self.range = (math.inf, -math.inf)  # of all rewards, including those out of bounds
-        self.skipped = 0
+        self.keys = tuple(key for key in ("group", "client", "arm") if key in data)
+        self.weighted = any(key in data for key in NUMBERS[1:])
+        self.unordered = False
+        self.notes: list[str] = []
 
-    def read(self, path: Path) -> None:
-        if not path.is_file():
+    def problem(self, folder: Path, counts: Mapping[str, Any]) -> Problem:
+        """Read the table and make the problem."""
+        data, scale = self.data, self.scale
+        if not (folder / self.path).is_file():
             raise InputError(
                 "there is no such file", where=self.where, fix="The path is relative to the scenario file"
             )
-        first, wrong = None, 0
-        with open_csv(path, self.where) as file:
-            wanted = [self.data[key] for key in (*NAMES, *NUMBERS) if key in self.data]
-            file.demand(*wanted, *self.data.get("where", {}))
-            for row in file:
-                if not self._wanted(row):
-                    continue
-                if self.data.get("missing") == "skip" and self._lacks(row):
-                    self.skipped += 1
-                    continue
-                try:
-                    self._take(row)
-                except InputError as error:
-                    first, wrong = first or error, wrong + 1
-        if first is not None:
-            raise self._summary(first, wrong - 1)
-        if not self.heap:
-            raise InputError(
-                "no row is left", where=self.where, fix="Check where, and that the file has rows"
-            )
-
-    def _summary(self, first: InputError, more: int) -> InputError:
-        """The first error, with the number of other invalid lines."""
-        what, fix = first.what, first.fix
-        if more:
-            what += f" ({more:,} more line{'s' * (more > 1)} can't be used either)"
-        if fix == HOLD:
-            low, high = (f"{x:g}" for x in self.range)
-            fix = f"In this file they range from {low} to {high}. {HOLD}"
-        return InputError(what, where=first.where, expected=first.expected, fix=fix)
-
-    def _lacks(self, row: Row) -> bool:
-        """Whether a name or a number is missing."""
-        names, numbers = (
-            [row.cells[self.data[k]].strip() for k in keys if k in self.data] for keys in (NAMES, NUMBERS)
-        )
-        return not all(names) or any(text.lower() in MISSING for text in numbers)
-
-    def _wanted(self, row: Row) -> bool:
-        for column, value in self.data.get("where", {}).items():
-            options = value if isinstance(value, list) else [value]
-            if not any(_matches(row.cells[column].strip(), option) for option in options):
-                return False
-        return True
-
-    def _take(self, row: Row) -> None:
-        group, arm = self._name(row, "group"), self._name(row, "arm")
-        client = self._name(row, "client") if "client" in self.data else ""
-        values = self.heap.setdefault(group, {}).setdefault(client, {}).setdefault(arm, [])
-        if "reward" in self.data:
-            reward = self._number(row, "reward")
-            self.range = min(self.range[0], reward), max(self.range[1], reward)
-            if not self.scale.low <= reward <= self.scale.high:
-                raise InputError(
-                    f"{self.data['reward']} = {reward:g} not in [{self.scale.low:g}, {self.scale.high:g}]",
-                    where=f"{self.where}, line {row.line}",
-                    fix=HOLD,
-                )
-            weight = self._count(row, "count") if "count" in self.data else 1.0
-            values.append((self.scale.unit(reward), weight))
-        else:
-            good, trials = self._count(row, "successes"), self._count(row, "trials")
-            if good > trials:
-                raise InputError(
-                    f"{good:g} successes of {trials:g} trials", where=f"{self.where}, line {row.line}"
-                )
-            values.append((self.scale.unit(self.scale.high), good))
-            values.append((self.scale.unit(self.scale.low), trials - good))
-
-    def _name(self, row: Row, key: str) -> str:
-        text = row.cells[self.data[key]].strip()
-        if not text:
-            raise InputError(f'column "{self.data[key]}" is empty', where=f"{self.where}, line {row.line}")
-        return text.replace("/", "∕")  # full names are group/arm, so a slash becomes a division slash
-
-    def _number(self, row: Row, key: str) -> float:
-        text = row.cells[self.data[key]].strip()
-        value = finite_number(text)
-        if value is None:
-            raise InputError(
-                f'column "{self.data[key]}" holds {shorten(text)}',
-                where=f"{self.where}, line {row.line}",
-                expected="a finite number",
-                fix=SKIP if text.lower() in MISSING else "",
-            )
-        return value
-
-    def _count(self, row: Row, key: str) -> float:
-        value = self._number(row, key)
-        if not (0 <= value <= 2**50 and value.is_integer()):
-            raise InputError(
-                f'column "{self.data[key]}" holds a count of {value:g}',
-                where=f"{self.where}, line {row.line}",
-                expected="a whole number of at least 0",
-            )
-        return value
-
-    def problem(self, counts: Mapping[str, Any]) -> Problem:
-        least, replace = self.data.get("min_count", 1), self.data.get("replace", True)
+        table = open_table(folder / self.path, name=self.where)
+        bounds = (scale.low, scale.high)
+        request = Request(
+            tuple(data[key] for key in self.keys), {key: data[key] for key in NUMBERS if key in data},
+            where=data.get("where", {}), missing=data.get("missing", "error"), bounds=bounds,
+            ordered=not table.unordered, failure_success=bounds,
+        )  # fmt: skip
+        fold = read_table(table, request)
+        self.unordered = not request.ordered
+        heap = self._heap(fold.entries(), fold.all_names())
         for name in counts:
-            if name not in self.heap:
+            if name not in heap:
                 raise InputError(
-                    f'[[group]] "{name}" is not in the data', where=self.where, fix=nearest(name, self.heap)
+                    f'[[group]] "{name}" is not in the data', where=self.where, fix=nearest(name, heap)
                 )
+        return self._build(heap, counts, fold)
+
+    def _heap(self, entries: Entries, raw: Sequence[Sequence[str]]) -> _Heap:
+        """The rewards by group, client and arm; the client is "" where no column names it.
+
+        They are in the order of the table, or sorted if it has none.
+        """
+        names = []
+        for key, found in zip(self.keys, raw, strict=True):
+            texts, notes = settled(found, self.data[key])
+            names.append(texts)
+            self.notes += notes
+        values = (entries.value - self.scale.ends[0]) / (self.scale.ends[1] - self.scale.ends[0])
+        order = np.argsort(cells_of(entries.codes), kind="stable")
+        codes = entries.codes[:, order]
+        changes = np.flatnonzero((codes[:, 1:] != codes[:, :-1]).any(axis=0)) + 1
+        cells = []
+        for piece in np.split(order, changes):
+            place = [texts[k] for texts, k in zip(names, entries.codes[:, piece[0]], strict=True)]
+            place = place if "group" in self.data else [ALL, *place]
+            cells.append((place, int(piece[0]), _Counted(values[piece], entries.count[piece])))
+        heap: _Heap = {}
+        in_order = (lambda cell: cell[0]) if self.unordered else (lambda cell: cell[1])
+        for place, _, counted in sorted(cells, key=in_order):
+            heap.setdefault(place[0], {}).setdefault("".join(place[1:-1]), {})[place[-1]] = counted
+        return heap
+
+    def _build(self, heap: _Heap, counts: Mapping[str, Any], fold: Fold) -> Problem:
         groups: list[Group] = []
         rewards: list[tuple[RewardModel, ...]] = []
-        used = counted = 0
-        for name, by_client in self.heap.items():
+        counted = 0
+        least = self.data.get("min_count", 1)
+        for name, by_client in heap.items():
             arms = list(dict.fromkeys(arm for table in by_client.values() for arm in table))
-            totals = {a: sum(w for t in by_client.values() for _, w in t.get(a, [])) for a in arms}
+            totals = {a: sum(t[a].total for t in by_client.values() if a in t) for a in arms}
             arms = [arm for arm in arms if totals[arm] >= least]
             if not arms:
                 continue  # every arm has too few rewards
             rows = []
             for client, table in by_client.items():
-                if missing := [arm for arm in arms if not sum(w for _, w in table.get(arm, []))]:
+                if missing := [arm for arm in arms if arm not in table]:
                     raise InputError(
                         f'client "{client}" of group "{name}" has no reward of arm "{missing[0]}"',
                         where=self.where,
                         expected="every client of a group to have rewards of all its arms",
                     )
-                rows.append(tuple(_model(table[arm], replace) for arm in arms))
-            if "client" in self.data:
-                clients = tuple(by_client)
-            else:
-                count = counts.get(name, self.data.get("clients", 1))
-                made = Problem.from_rewards({name: dict.fromkeys(arms, 0.5)}, clients={name: count})
-                clients = made.layout.clients
-                if len(clients) > 1 and not replace:
-                    raise InputError(
-                        f'group "{name}" has {len(clients)} clients, and each row is played once',
-                        where=self.where,
-                        expected="a column that says whose row it is",
-                        fix='Add client = "COLUMN" to [data], or leave out clients',
-                    )
+                rows.append(tuple(self._model(table[arm], a) for a, arm in enumerate(arms)))
+            clients = tuple(by_client) if "client" in self.data else self._clients(name, arms, counts)
+            if "client" not in self.data:
                 rows = rows * len(clients)
             groups.append(Group(name, tuple(arms), clients, all(m.binary for row in rows for m in row)))
             rewards.extend(rows)
-            used += sum(len(table[arm]) for table in by_client.values() for arm in arms)
-            counted += int(sum(totals[arm] for arm in arms))
+            counted += sum(totals[arm] for arm in arms)
         if not groups:
             raise InputError(f"no arm has {least} rewards", where=self.where, fix="Lower min_count")
         column = self.data.get("reward") or f"{self.data['successes']} / {self.data['trials']}"
-        rows_used = used if "reward" in self.data else used // 2  # a row of counts has two values
-        name = Path(self.data["csv"]).name
-        weighted = any(key in self.data for key in NUMBERS[1:])
-        data = Data(name, column, rows_used, counted, replace, self.skipped, weighted)
-        return Problem(Layout(tuple(groups), finite=not replace), tuple(rewards), self.scale, data)
+        data = Data(
+            Path(self.path).name, column, fold.used if self.weighted else counted, counted,
+            not self.once, fold.skipped, self.weighted, self.weighted or self.unordered, tuple(self.notes),
+        )  # fmt: skip
+        return Problem(Layout(tuple(groups), finite=self.once), tuple(rewards), self.scale, data)
 
+    def _clients(self, name: str, arms: Sequence[str], counts: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names of a group's clients, where no column gives them."""
+        count = counts.get(name, self.data.get("clients", 1))
+        made = Problem.from_rewards({name: dict.fromkeys(arms, 0.5)}, clients={name: count})
+        if len(made.layout.clients) > 1 and self.once:
+            raise InputError(
+                f'group "{name}" has {len(made.layout.clients)} clients, and each row is played once',
+                where=self.where,
+                expected="a column that says whose row it is",
+                fix='Add client = "COLUMN" to [data], leave out clients, or simulate with rows = "resample"',
+            )
+        return made.layout.clients
 
-def _model(values: Sequence[tuple[float, float]], replace: bool) -> RewardModel:
-    if replace:
-        return tabulate([v for v, _ in values], [w for _, w in values])
-    return Recording(tuple(v for v, _ in values))
+    def _model(self, counted: _Counted, place: int) -> RewardModel:
+        if not self.once:
+            return tabulate(counted.value.tolist(), counted.count.tolist())
+        if counted.total > MOST_ONCE:
+            raise InputError(
+                f"{counted.total:,} rewards of one arm are too many to be played one by one",
+                where=self.where,
+                expected=f"at most {MOST_ONCE:,}",
+                fix='Simulate with rows = "resample"',
+            )
+        values = np.repeat(counted.value, counted.count)
+        if self.weighted or self.unordered:  # any order that doesn't depend on the rewards is as good
+            np.random.Generator(np.random.PCG64([place, len(values)])).shuffle(values)
+        return Recording(tuple(values.tolist()))
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _matches(cell: str, value: object) -> bool:
-    if _is_number(value):
-        try:
-            return float(cell) == value
-        except ValueError:
-            return False
-    return cell == (str(value).lower() if isinstance(value, bool) else str(value))

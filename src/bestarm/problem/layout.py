@@ -64,6 +64,11 @@ class Layout:
     def arm_counts(self) -> tuple[int, ...]:
         return tuple(len(group.arms) for group in self.groups)
 
+    @cached_property
+    def binary(self) -> tuple[bool, ...]:
+        """Whether every reward of a group is 0 or 1, for each group."""
+        return tuple(group.binary for group in self.groups)
+
     def arm(self, group: int, arm: int) -> str:
         """An arm's full name.
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from bestarm.problem.data import Data
 from bestarm.problem.layout import Layout
 from bestarm.problem.problem import Problem
 from bestarm.problem.scale import Scale
@@ -139,7 +140,10 @@ def _build(
     """Build a record; pulls and the good event are computed from the clients' part, if there is one."""
     room, local = method_for(method, layout, options), certificate["local"]
     verdicts = [verdict, *(peers or {}).values()]
+    pulls = None if local is None else count_pulls(room, layout, unit, local)
+    data = Data.from_dict(problem)
     return Record(
+        simulation="" if data is None else data.simulation(None if pulls is None else pulls.total),
         schema=SCHEMA,
         version=__version__,
         method=method,
@@ -150,7 +154,7 @@ def _build(
         verdict=msgspec.structs.replace(verdict, certificate=certificate),
         rounds=rounds,
         time=time,
-        pulls=None if local is None else count_pulls(room, layout, unit, local),
+        pulls=pulls,
         bits=bits,
         wire_bytes=wire_bytes,
         proven_faulty=list(proven_faulty),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bestarm.errors import InputError
+from bestarm.problem.data import Data
 from bestarm.protocol.verdict import Verdict
 from bestarm.util.files import as_json, write
 
@@ -65,8 +66,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     sequence, and both signed envelopes as hex.
 
     Means in `verdict` are on the user's scale; means in its certificate are on [0, 1].
+
+    `simulation` comes first, if rewards were drawn from a file with replacement: how many draws were made,
+    and from how many rows.
     """
 
+    simulation: str = ""
     schema: int
     version: str
     method: str
@@ -99,7 +104,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values: the object that `bestarm run --json` prints."""
-        return plain_json(self)
+        plain = plain_json(self)
+        if not self.simulation:
+            del plain["simulation"]
+        return plain
 
     def sealed(self) -> Record:
         """Return this record with its digest."""
@@ -120,7 +128,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             **self.problem,
             "groups": [{k: v for k, v in g.items() if k != "rewards"} for g in self.problem["groups"]],
         }
-        certificate = {**self.verdict.certificate, "local": None}
+        certificate, data = {**self.verdict.certificate, "local": None}, Data.from_dict(problem)
         verdict = msgspec.structs.replace(self.verdict, certificate=certificate)
         return msgspec.structs.replace(
             self,
@@ -130,6 +138,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             adversaries=[],
             problem=problem,
             verdict=verdict,
+            simulation="" if data is None else data.simulation(None),
         ).sealed()
 
     def save(self, path: str | Path) -> Path:
@@ -238,11 +247,11 @@ def plain_json(value: object) -> dict[str, Any]:
 
 def digest(plain: Mapping[str, Any]) -> str:
     """SHA-256 over the canonical JSON of a record without its digest."""
-    # Without evidence, time or answers, the digest equals that of older records, which lack these fields.
+    # Without these fields, which older records lack, the digest equals theirs.
     rest = {
         k: v
         for k, v in plain.items()
-        if k != "digest" and (v or k != "evidence") and (v is not None or k != "time")
+        if k != "digest" and (v or k not in ("evidence", "simulation")) and (v is not None or k != "time")
     }
     rest["verdict"] = _without_answers(plain["verdict"])
     if isinstance(peers := plain.get("peers"), Mapping):

@@ -22,6 +22,7 @@ from bestarm.problem.problem import Problem
 from bestarm.problem.question import KEYS as QUESTION_KEYS
 from bestarm.problem.rewards import Unknown
 from bestarm.problem.scale import Scale
+from bestarm.problem.tables.sources import KINDS
 from bestarm.protocol.options import make
 from bestarm.protocol.registry import METHODS, options_for
 from bestarm.simulate.adversary import Adversary
@@ -85,10 +86,8 @@ def load(path: str | Path, question: Mapping[str, Any] | None = None) -> Scenari
 
 
 def _parse(path: Path) -> dict[str, Any]:
-    if path.suffix.lower() in (".csv", ".tsv") and path.is_file():
-        raise InputError(
-            "this is data, not a scenario", fix=f"bestarm new NAME --csv {path} writes a scenario for it"
-        )
+    if path.suffix.lower() in KINDS and path.is_file():
+        raise InputError("this is data, not a scenario", fix=f"bestarm new {path} writes a scenario for it")
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:

@@ -32,7 +32,7 @@ arms = {{ d = 0.50, e = {{ kind = "beta", a = 2, b = 5 }} }}
 # attack = "extreme"
 
 # Rewards on another scale: bounds = [0, 5] in the group, and means between 0 and 5.
-# Rewards from a file, instead of the groups above ("bestarm new NAME --csv FILE" fills this in):
+# Rewards from a file, instead of the groups above ("bestarm new FILE" fills this in):
 # [data]
 # csv = "ratings.csv"      # relative to this file
 # group = "city"           # the columns that name the group and the arm
@@ -42,5 +42,5 @@ arms = {{ d = 0.50, e = {{ kind = "beta", a = 2, b = 5 }} }}
 # where = {{ year = 2024 }}  # only these rows
 # min_count = 8            # only arms with at least this many rewards
 # missing = "skip"         # leave out rows without a number
-# replace = false          # play each row once, in order, instead of drawing from the file with replacement
+# rows = "resample"        # a simulation: draw from these rows again and again, instead of each once
 """

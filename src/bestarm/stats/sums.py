@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Index = int | slice | NDArray[np.int64] | NDArray[np.bool_]
+Index = int | slice | NDArray[np.int64] | NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True)

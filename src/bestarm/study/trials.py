@@ -195,7 +195,7 @@ class Trials:
                 "this is not the file of a study",
                 where=str(path),
                 expected="a file that bestarm study --out wrote",
-                fix="If these are rewards: bestarm new NAME --csv FILE, bestarm run NAME.toml --report FILE",
+                fix="If these are rewards: bestarm new FILE, bestarm run FILE.toml --report FILE",
             ) from None
         varied = tuple(name for name in names if name not in ("trial", *COLUMNS))
         count = max((len(np.unique(columns["trial"].astype(np.int64))), 1))

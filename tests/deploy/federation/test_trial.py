@@ -93,7 +93,7 @@ def test_a_test_in_the_middle_of_a_run_consumes_no_rows_and_leaves_the_journal_a
             place = folder / "clients" / "west-1"
             before = digest(place)
             assert before
-            once = await asyncio.to_thread(trial, place, chosen(csv=rows, replace=False))
+            once = await asyncio.to_thread(trial, place, chosen(csv=rows, rows="once"))
             again = await asyncio.to_thread(trial, place, chosen(csv=rows))
             assert digest(place) == before
             return running.site.pulls, once, again

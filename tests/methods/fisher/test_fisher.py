@@ -230,7 +230,7 @@ def test_local_ties_do_no_harm_in_a_losing_group():
 
 
 def test_restaurants_with_a_local_tie_end(data):
-    keys = {"group": "city", "arm": "place", "reward": "reward", "min_count": 5}
+    keys = {"group": "city", "arm": "place", "reward": "reward", "min_count": 5, "rows": "resample"}
     problem = Problem.from_csv(str(data / "restaurants_mx.csv"), **keys)
     assert problem.ties()
     record = ba.identify(problem, "fisher", seed=1, delta=0.1)

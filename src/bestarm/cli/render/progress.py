@@ -114,3 +114,29 @@ def plan_progress(quiet: bool) -> Iterator[Callable[[PlanProgress], None] | None
         yield watch
     finally:
         bar.stop()
+
+
+@contextmanager
+def evidence_progress(
+    quiet: bool,
+) -> Iterator[tuple[Callable[[int], None] | None, Callable[[int, int], None] | None]]:
+    """A bar of the rows of a table that are read, and then of their random orders."""
+    if quiet or not err.is_terminal:
+        yield None, None
+        return
+    bar = Bar(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=err, transient=True)
+    task = bar.add_task("", total=None)
+    begun = time.monotonic()
+
+    def show(text: str, done: int, total: int | None) -> None:
+        if time.monotonic() - begun > DELAY:
+            bar.start()
+            bar.update(task, description=text, completed=done, total=total)
+
+    try:
+        yield (
+            lambda rows: show(f"{rows:,} rows read", rows, None),
+            lambda done, total: show("random orders of the rows", done, total),
+        )
+    finally:
+        bar.stop()

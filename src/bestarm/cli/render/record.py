@@ -47,6 +47,8 @@ def show(record: Record, drawn: bool = False) -> None:
     drawn : bool
         Whether its seed was drawn at random, so that the reader is told how to repeat the run.
     """
+    if record.simulation:
+        out.print(f"[yellow]{safe(record.simulation)}.[/]", soft_wrap=True)
     options = option_table(record.problem, record.verdict, record.verdict.certificate)
     if options is not None:
         show_answers(record)
@@ -80,7 +82,7 @@ def _show_identified(record: Record) -> None:
     if why := nothing_promised(record):
         out.print(f"Nothing is promised: {safe(why.rstrip('.'))}.", style="yellow")
     else:
-        about = " about the file" if data and data.replace else ""
+        about = " about the file" if data and data.resample else ""
         out.print(f"This is wrong{about} with probability at most {record.delta:g}.")
         method = METHODS[record.method]
         options = make(method.options, {**record.options, "delta": record.delta})
@@ -108,7 +110,7 @@ def _show_undecided(record: Record) -> None:
 def show_data(data: Data | None) -> None:
     """Print where the rewards came from, if they are recorded ones."""
     if data is not None:
-        out.print(safe(str(data)), style="yellow" if data.replace else "dim", soft_wrap=True)
+        out.print(safe(str(data)), style="yellow" if data.resample else "dim", soft_wrap=True)
 
 
 def _show_trouble(record: Record) -> None:

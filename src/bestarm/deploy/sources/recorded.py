@@ -22,8 +22,8 @@ DIGITS = 12  # length of a digest; enough to detect accidental changes
 class FromCsv(Source):
     """Recorded rewards from a CSV file with the columns `arm` and `reward`, or others that you name.
 
-    The file must have rewards of all `arms`. With `replace` (the default) each pull draws one of the arm's
-    rewards at random, seeded; without it, rewards are played in file order until the arm is ``Exhausted``.
+    The file must have rewards of all `arms`. With ``rows="once"`` rewards are played in file order until the
+    arm is ``Exhausted``; with ``rows="resample"`` each pull draws one of the arm's rewards at random, seeded.
     `start` says how many pulls of each arm were made before, so that a restarted client resumes where it was.
     Rows may be added at the end of the file meanwhile; ``demand_same`` refuses any other change of rows that
     were played.
@@ -36,17 +36,17 @@ class FromCsv(Source):
         arms: Sequence[str] = (),
         arm_column: str = "arm",
         reward_column: str = "reward",
-        replace: bool = True,
+        rows: str = "once",
         seed: int | None = None,
         start: Mapping[str, int] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(str(path), **options)
-        self.replace, self.redraws, self.finite = replace, replace, not replace
+        self.redraws, self.finite = rows == "resample", rows == "once"
         self.arm_column, self.reward_column = arm_column, reward_column
         self._rows = _Rows(arms)
         self.rewards = self._read(Path(path))
-        if not replace and self.private is None:
+        if not self.redraws and self.private is None:
             self.marks = self._rows.marks()
         self._played: dict[str, tuple[int, Any]] = {}  # by arm: number of rewards, and their hash
         for arm in arms:
@@ -87,10 +87,10 @@ class FromCsv(Source):
 
     def left(self, arm: str) -> int | None:
         """The rows of this arm that were not played yet."""
-        return None if self.replace else len(self.rewards.get(arm, ())) - self._made.get(arm, 0)
+        return None if self.redraws else len(self.rewards.get(arm, ())) - self._made.get(arm, 0)
 
     def mark(self, made: Mapping[str, int]) -> dict[str, Any]:
-        if self.replace:
+        if self.redraws:
             return {"redrawn": True}
         return {"played": {arm: (times, self._digest(arm, times)) for arm, times in made.items()}}
 
@@ -109,12 +109,12 @@ class FromCsv(Source):
         return str(so_far.hexdigest()[:DIGITS])
 
     def demand_same(self, played: Mapping[str, tuple[int, str]], redrawn: bool) -> None:
-        if redrawn and not self.replace:
+        if redrawn and not self.redraws:
             what = "rows were drawn with replacement earlier in this run, and some could now count twice"
-            raise InputError(what, where=self.name, expected="--replace, as before")
-        if played and self.replace:
+            raise InputError(what, where=self.name, expected="--rows resample, as before")
+        if played and self.redraws:
             what = "rows were played once each earlier in this run, and would now be drawn again"
-            raise InputError(what, where=self.name, expected="--no-replace, as before")
+            raise InputError(what, where=self.name, expected="--rows once, as before")
         for arm, (times, digest) in played.items():
             if len(self.rewards.get(arm, ())) < times or self._digest(arm, times) != digest:
                 raise InputError(
@@ -133,7 +133,7 @@ class FromCsv(Source):
     async def _fetch(self, arm: str, times: int) -> Sequence[object]:
         self._demand(arm)
         rewards, made = self.rewards[arm], self._made[arm]
-        if self.replace:
+        if self.redraws:
             places = (self._streams[arm].random(times) * len(rewards)).astype(int)
             given = [rewards[place] for place in places.tolist()]
         else:

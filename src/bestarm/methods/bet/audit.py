@@ -25,7 +25,8 @@ def good_event(
 ) -> bool | None:
     """Whether the best arm never left; None if it is not unique, or if a client was dropped."""
     flat = [(mean, j, arm) for j, row in enumerate(means) for arm, mean in enumerate(row)]
-    best = [(j, arm) for mean, j, arm in flat if mean == max(flat)[0]]
+    top = max(flat)[0]
+    best = [(j, arm) for mean, j, arm in flat if mean == top]
     if len(best) > 1 or any(row[0] == "drop" for row in certificate["server"]["events"]):
         return None
     ((j, arm),) = best

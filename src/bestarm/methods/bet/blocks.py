@@ -111,11 +111,10 @@ def _refuse_lying_sites(layout: Layout, faults: int) -> None:
 
 def wire_of(layout: Layout, options: Bet) -> BetWire:
     """The facts that both ends know without a message."""
-    binary = tuple(group.binary for group in layout.groups)
     stoppable = options.budget is not None or layout.finite
     return BetWire(
         layout.arm_counts,
-        binary,
+        layout.binary,
         stoppable,
         covers=options.epsilon > 0,
         finite=layout.finite,

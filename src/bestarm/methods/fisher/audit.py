@@ -33,7 +33,8 @@ def good_event(
     if any("attack" in part for part in certificate["local"].values()):
         return None
     flat = [(mean, j, arm) for j, row in enumerate(means) for arm, mean in enumerate(row)]
-    best = [(j, arm) for mean, j, arm in flat if mean == max(flat)[0]]
+    top = max(flat)[0]
+    best = [(j, arm) for mean, j, arm in flat if mean == top]
     if len(best) > 1:
         return None
     ((j, arm),) = best

@@ -105,7 +105,7 @@ def method_facts(name: str, delta: float, options: Plain) -> MethodFacts:
 
 def data_facts(data: Data | None) -> DataFacts | None:
     """Facts about the data file of the rewards, if there is one."""
-    return None if data is None else DataFacts(str(data), data.replace)
+    return None if data is None else DataFacts(str(data), data.resample)
 
 
 def versions() -> dict[str, str]:

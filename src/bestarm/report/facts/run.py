@@ -104,6 +104,7 @@ def _of_record(record: Record, quick: bool, check: bool, command: str | None) ->
         good_event=record.good_event,
         peers=_peers(record),
         checks=verify(record).failures if check else (),
+        data=facts.data and replace(facts.data, simulation=record.simulation),
     )
     problem = problem_of(record)
     if problem is not None and all(mean is not None for row in problem.means for mean in row):

@@ -37,10 +37,14 @@ class MethodFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataFacts(msgspec.Struct, frozen=True):
-    """The data file of the rewards: its description, and whether rows are drawn with replacement."""
+    """The data file of the rewards: its description, and whether rows are drawn with replacement.
+
+    `simulation` says how many draws were made, once that is known.
+    """
 
     said: str
-    replace: bool
+    resample: bool
+    simulation: str = ""
 
 
 class GroupFacts(msgspec.Struct, frozen=True):

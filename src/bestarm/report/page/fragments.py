@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
+from bestarm.evidence.record import Evidence
 from bestarm.graphs.graph import Graph
 from bestarm.problem.problem import Problem
 from bestarm.records.record import Record
 from bestarm.report import facts as collect
 from bestarm.report import svg
 from bestarm.report.markup import Html, join, name, table, tag
+from bestarm.report.page.evidence import evidence_sections
 from bestarm.report.page.parts import MOST_ROWS, WIDE, figure, style
 from bestarm.report.page.run import top
 from bestarm.report.page.study import study_sections
@@ -27,6 +29,12 @@ def record_fragment(record: Record) -> str:
     facts = collect.of_record(record, quick=True)
     drawn = [figure(partial(draw, facts), "") for draw in (svg.forest, svg.race)]
     return _fragment(join(top(facts), *drawn))
+
+
+def evidence_fragment(evidence: Evidence) -> str:
+    """What recorded data show, in a notebook."""
+    made = {key: body for key, _, body in evidence_sections(evidence, None)}
+    return _fragment(join(made["top"], made["options"]))
 
 
 def study_fragment(trials: Trials) -> str:

@@ -53,6 +53,8 @@ def top(facts: RunFacts) -> Html:
     verdict = facts.verdict
     kind = "" if verdict is None else " yes" if verdict.status == "identified" else " no"
     words = [tag("h1", sentence(facts), id="verdict"), *guarantee(facts)]
+    if facts.data and facts.data.simulation:
+        words.insert(0, tag("p", clean(facts.data.simulation, 400), ".", class_="bad"))
     if facts.checks:
         text = "This run's own record is inconsistent: see “Who can be trusted”."
         words.append(tag("p", text, class_="bad"))

@@ -51,7 +51,7 @@ def guarantee(facts: RunFacts) -> Iterator[Html]:
         if between and facts.method.interval_promise and not facts.broken:
             yield tag("p", facts.method.interval_promise)
     if facts.data:
-        yield tag("p", clean(facts.data.said, 400), class_="bad" if facts.data.replace else None)
+        yield tag("p", clean(facts.data.said, 400), class_="bad" if facts.data.resample else None)
     if verdict.status != "identified":
         yield from _undecided(facts, verdict)
     elif facts.broken:
@@ -63,7 +63,7 @@ def guarantee(facts: RunFacts) -> Iterator[Html]:
 def _answers(facts: RunFacts) -> Iterator[Html]:
     """What is promised about the answers to a question about several sites."""
     if facts.data:
-        yield tag("p", clean(facts.data.said, 400), class_="bad" if facts.data.replace else None)
+        yield tag("p", clean(facts.data.said, 400), class_="bad" if facts.data.resample else None)
     if facts.undecided and facts.undecided.helps:
         yield tag("p", clean(facts.undecided.helps, 400))
     for warning in facts.warnings:
@@ -115,7 +115,7 @@ def _promise(facts: RunFacts) -> Iterator[Html]:
         ", as long as each arm's rewards are drawn independently, with a mean that does not change, and stay "
         "within their bounds"
     )
-    if facts.data and facts.data.replace:
+    if facts.data and facts.data.resample:
         about, where = ", about the file", " in the file, and only there"
     yield tag(
         "p",

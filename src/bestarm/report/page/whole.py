@@ -12,10 +12,13 @@ from pathlib import Path
 import msgspec
 
 from bestarm.errors import InputError
+from bestarm.evidence.describe import headline
+from bestarm.evidence.record import Evidence, is_evidence
 from bestarm.records.record import Record
 from bestarm.report import facts as collect
 from bestarm.report.facts import Facts, SiteFacts, StudyFacts
 from bestarm.report.markup import Html, tag
+from bestarm.report.page.evidence import evidence_sections
 from bestarm.report.page.parts import Section, style
 from bestarm.report.page.run import run_sections
 from bestarm.report.page.site import site_sections
@@ -54,7 +57,11 @@ def page(facts: Facts, attachment: bytes | None = None, file_name: str = "record
     if not isinstance(facts, StudyFacts):
         facts = msgspec.structs.replace(facts, file=file_name)
         title = f"bestarm: {(facts.verdict and facts.verdict.summary) or 'undecided'}"
-    made = sections(facts, None if attachment is None else _download(attachment, file_name))
+    return _whole(title, sections(facts, None if attachment is None else _download(attachment, file_name)))
+
+
+def _whole(title: str, made: list[Section]) -> str:
+    """The HTML file of some sections."""
     links = [tag("li", tag("a", title, href=f"#{key}")) for key, title, _ in made if title]
     body = [
         tag("section", tag("h2", title) if title else None, content, id=key) for key, title, content in made
@@ -104,6 +111,12 @@ def of_record(
     return page(facts, msgspec.json.encode(record.to_dict()), file_name)
 
 
+def of_evidence(evidence: Evidence, file_name: str = "evidence.json") -> str:
+    """The page of what recorded data show."""
+    link = _download(msgspec.json.encode(evidence.to_dict()), file_name)
+    return _whole(f"bestarm: {headline(evidence)}", evidence_sections(evidence, link))
+
+
 def of_trials(trials: Trials) -> str:
     """The page of a study."""
     rows = "".join(json.dumps(row, default=str) + "\n" for row in trials.rows())
@@ -116,8 +129,8 @@ def read(path: str | Path, *, quick: bool = False) -> str:
     Parameters
     ----------
     path : str or Path
-        A record, a study's rows, or the folder or journal of a run, of a federation's server, of a client
-        or of a mesh's node.
+        A record, evidence, a study's rows, or the folder or journal of a run, of a federation's server, of a
+        client or of a mesh's node.
     quick : bool
         Whether to omit everything that needs further runs.
 
@@ -140,6 +153,8 @@ def read(path: str | Path, *, quick: bool = False) -> str:
         )
     if path.is_dir() or path.suffix == ".db":
         return _of_journal(path)
+    if is_evidence(path):
+        return of_evidence(Evidence.load(path), path.name)
     return of_record(Record.load(path), quick=quick, file_name=path.name)
 
 

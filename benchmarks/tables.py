@@ -1,0 +1,119 @@
+"""Reading recorded rewards: CSV beside pandas.read_csv, and Parquet beside DuckDB's own group by.
+
+``TABLE_ROWS=100000000 python -m benchmarks tables`` reads 10^8 rows of Parquet; the default is 10^6. Each
+read is done three times, in turn with its baseline, and the fastest of each counts. Parquet is read in a
+process of its own, whose peak memory is measured. Rewards are cents (10,001 values) or real numbers (as many
+values as rows; above 10^6 they are rounded to a grid, and DuckDB's own query rounds them, too).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from bestarm.problem.tables import Columns, read_rows, text_file
+
+CSV_ROWS = 10**6
+COLUMNS = Columns(option="variant", site="region", reward="revenue")
+READ = """
+import json, resource, sys, time
+from bestarm.problem.tables import Columns, read_rows
+begun = time.perf_counter()
+rows = read_rows(sys.argv[1], Columns(option="variant", site="region", reward="revenue"))
+seconds = time.perf_counter() - begun
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({"seconds": seconds, "peak MB": peak, "rewards": rows.total, "entries": len(rows.value)}))
+"""
+
+
+def measure() -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
+        return [*_csv(Path(folder)), *_parquet(Path(folder), int(os.environ.get("TABLE_ROWS", 10**6)))]
+
+
+def _made(path: Path, rows: int, reward: str) -> None:
+    """A table of visits, written by DuckDB."""
+    kind = "csv, header" if path.suffix == ".csv" else "parquet"
+    duckdb.sql(
+        f"""copy (select i as id, 'r' || hash(i) % 3 as region, 'v' || hash(i + 1) % 5 as variant,
+        {reward} as revenue from range({rows}) t(i)) to '{path}' (format {kind})"""
+    )
+
+
+REWARDS = {"cents": "(hash(i + 2) % 10001) / 100", "real numbers": "random() * 100"}
+
+
+def _csv(folder: Path) -> list[dict[str, Any]]:
+    found = []
+    for name, reward in REWARDS.items():
+        path = folder / f"{name}.csv"
+        _made(path, CSV_ROWS, reward)
+
+        def plainly(path: Path = path) -> object:
+            large, text_file.LARGE = text_file.LARGE, 2**60
+            try:
+                return read_rows(path, COLUMNS)
+            finally:
+                text_file.LARGE = large
+
+        pandas, ours, ordered, plain = _fastest(
+            lambda path=path: pd.read_csv(path),
+            lambda path=path: read_rows(path, COLUMNS),
+            lambda path=path: read_rows(path, COLUMNS, ordered=True),
+            plainly,
+        )
+        found.append(
+            {
+                "CSV rows": CSV_ROWS, "rewards": name, "pandas.read_csv, seconds": pandas,
+                "in order, × pandas": ordered / pandas, "counted and sorted, × pandas": ours / pandas,
+                "without extras, × pandas": plain / pandas,
+            }
+        )  # fmt: skip
+    return found
+
+
+def _parquet(folder: Path, rows: int) -> list[dict[str, Any]]:
+    found = []
+    for name, reward in REWARDS.items():
+        path = folder / f"{name}.parquet"
+        _made(path, rows, reward)
+        cells = "revenue" if name == "cents" else "floor(revenue * 4096) / 4096"
+        query = f"select region, variant, {cells}, count(*) from '{path}' group by all"
+        reads: list[dict[str, float]] = []
+        (group_by,) = _fastest(lambda query=query: duckdb.sql(query).to_arrow_table())
+        for _ in range(3):
+            done = subprocess.run(
+                [sys.executable, "-c", READ, path], capture_output=True, text=True, check=True
+            )
+            reads.append(json.loads(done.stdout))
+        best = min(reads, key=lambda read: read["seconds"])
+        found.append(
+            {
+                "Parquet rows": rows, "rewards": name, "MB": path.stat().st_size / 2**20,
+                "DuckDB's group by, seconds": group_by, "read_rows, × group by": best["seconds"] / group_by,
+                "peak MB": best["peak MB"], "entries": int(best["entries"]),
+            }
+        )  # fmt: skip
+        path.unlink()
+    return found
+
+
+def _fastest(*works: Callable[[], object]) -> list[float]:
+    """The seconds of each work: the fastest of three, in turn."""
+    seconds = [float("inf")] * len(works)
+    for _ in range(3):
+        for k, work in enumerate(works):
+            begun = time.perf_counter()
+            work()
+            seconds[k] = min(seconds[k], time.perf_counter() - begun)
+    return seconds

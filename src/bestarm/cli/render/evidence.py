@@ -1,0 +1,73 @@
+"""Evidence on the terminal: the verdict, the promise, every option, notes."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from bestarm.cli.terminal import out, safe
+from bestarm.evidence.describe import STATUS, assumptions, headline, method, promise, remedies
+from bestarm.evidence.record import Evidence, Option
+
+MOST_ROWS = 20  # of a table
+
+
+def show(evidence: Evidence) -> None:
+    """Print what recorded data show, for people."""
+    withdrawn = evidence.promise == "withdrawn"
+    style = "bold red" if withdrawn else "bold green" if evidence.status == "identified" else "bold yellow"
+    out.print(safe(headline(evidence)), style=style, soft_wrap=True)
+    out.print(safe(promise(evidence)), style="red" if withdrawn else None, soft_wrap=True)
+    for text in remedies(evidence):
+        out.print(safe(text), soft_wrap=True)
+    out.print(safe(method(evidence)), style="dim", soft_wrap=True)
+    _show_options(evidence)
+    for note in evidence.notes:
+        out.print(f"Note: {safe(note)}.", soft_wrap=True)
+    if not withdrawn:
+        out.print("This holds if:", style="dim")
+        for text in assumptions(evidence):
+            out.print(f"- {safe(text)}", style="dim", soft_wrap=True)
+
+
+def _show_options(evidence: Evidence) -> None:
+    """A table of the options; those compared with a control have their lead instead of an interval."""
+    settings = evidence.settings
+    sites, gaps = settings.question == "each", settings.question == "control"
+    fisher = evidence.test == "exact"
+    table = Table(box=None, header_style="dim", pad_edge=False, collapse_padding=True)
+    for title in (*(["site"] * sites), "option"):
+        table.add_column(title, min_width=8, overflow="fold")
+    spans = ("lead", "interval") if gaps else ("interval",)
+    for title in ("rows", "mean", *spans, "e-value", *(["p-value"] * fisher)):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    sign = 1.0 if settings.goal == "min" else -1.0
+    ranked = sorted(evidence.options, key=lambda o: (o.site, 0.0 if o.mean is None else sign * o.mean))
+    for option in ranked[:MOST_ROWS]:
+        cells = [safe(option.site)] if sites else []
+        cells += [safe(option.name), f"{option.rows:,}", _number(option.mean)]
+        if gaps:
+            lead = "" if option.gap is None else f"{option.gap:+.3g}"
+            cells += [lead, _span(option.gap_interval)]
+        else:
+            cells.append(_span(option.interval))
+        cells.append(f"{option.evalue:.3g}" if option.tests else "")
+        if fisher:
+            cells.append(_pvalue(option))
+        table.add_row(*cells, option.status if gaps else STATUS[option.status])
+    out.print(table)
+    if len(ranked) > MOST_ROWS:
+        out.print(f"… and {len(ranked) - MOST_ROWS:,} more options", style="dim")
+
+
+def _number(x: float | None) -> str:
+    return "–" if x is None else f"{x:.4g}"
+
+
+def _span(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f"{ends[0]:.3g} – {ends[1]:.3g}"
+
+
+def _pvalue(option: Option) -> str:
+    found = [test.pvalue for test in option.tests if test.pvalue is not None]
+    return f"{min(found):.2g}" if found else ""

@@ -1,0 +1,111 @@
+"""Alarms: do rewards drift, or resemble their neighbours more than independent rows would?
+
+Both tests are exact in this sense: if the rows of a cell are exchangeable (independent draws from one
+distribution are), then each of the differences d that they add up is as likely to be d as −d, independently
+of the others given their sizes. By Hoeffding's inequality for random signs,
+
+    P(Σd ≥ z·√Σd²) ≤ exp(−z²/2),
+
+whatever the rewards are. *Drift* pairs each row of the first half of a cell with one of the second half, and
+d is the difference of the two. *Dependence* takes two pairs of neighbours (u₁, u₂) and (v₁, v₂) that are far
+apart: d = (u₁ − v₁)(u₂ − v₂) changes its sign if u₂ and v₂ change places, and is positive on average if
+neighbours are alike. Of the false-alarm rate, half is shared by the tests of the single cells and half by the
+two tests of all cells together (a union bound).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from bestarm.evidence.arrivals import Queues
+from bestarm.evidence.contests import Floats
+
+FALSE_ALARMS = 0.01  # per table, all tests together
+ALL = "all cells together"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One test: its kind, its cell, and Σd and Σd², from which its p-value follows."""
+
+    kind: str  # "drift" or "dependence"
+    cell: str
+    total: float
+    squares: float
+
+    @property
+    def pvalue(self) -> float:
+        """At most this probability if rows are independent: drift has two directions, dependence one."""
+        if self.squares <= 0:
+            return 1.0
+        sides = 2.0 if self.kind == "drift" else 1.0
+        toward = abs(self.total) if self.kind == "drift" else max(self.total, 0.0)
+        return min(1.0, sides * math.exp(-(toward**2) / (2 * self.squares)))
+
+
+class Alarm(msgspec.Struct, frozen=True):
+    """An assumption that does not hold: which one, in which cell, and the p-value with its level."""
+
+    kind: str
+    cell: str
+    pvalue: float
+    level: float
+
+
+def drift(values: Floats) -> Floats:
+    """Differences between the rows of the second half and those of the first, one for each pair."""
+    half = values.shape[-1] // 2
+    return np.asarray(values[..., values.shape[-1] - half :] - values[..., :half])
+
+
+def dependence(values: Floats) -> Floats:
+    """(u₁ − v₁)(u₂ − v₂) for pairs of neighbours u in the first half of the rows and v in the second."""
+    rows = values.shape[-1] // 4 * 4
+    pairs = values[..., :rows].reshape(*values.shape[:-1], rows // 2, 2)
+    first, second = pairs[..., : rows // 4, :], pairs[..., rows // 4 :, :]
+    return np.asarray((first - second).prod(axis=-1))
+
+
+def check(queues: Queues, names: Mapping[tuple[int, int], str], scale: float) -> list[Check]:
+    """Both tests of each cell, and of all cells together.
+
+    Parameters
+    ----------
+    queues : dict
+        The rewards of each cell in order of arrival.
+    names : mapping
+        The name of each cell.
+    scale : float
+        The width of the rewards' range, so that sums are about rewards in [0, 1].
+
+    Returns
+    -------
+    list of Check
+    """
+    made: list[Check] = []
+    for kind, differences in (("drift", drift), ("dependence", dependence)):
+        cells: list[Check] = []
+        for place in sorted(queues):
+            found = differences(queues[place] / scale)
+            cells.append(Check(kind, names[place], float(found.sum()), float(found @ found)))
+        both = (math.fsum(c.total for c in cells), math.fsum(c.squares for c in cells))
+        made += [*cells, Check(kind, ALL, *both)] if len(cells) > 1 else cells
+    return made
+
+
+def alarms(checks: Sequence[Check]) -> list[Alarm]:
+    """The tests that raise an alarm; at most FALSE_ALARMS of tables of independent rows have any."""
+    single = [each for each in checks if each.cell != ALL]
+    joint = [each for each in checks if each.cell == ALL]
+    share = FALSE_ALARMS / 2 if joint else FALSE_ALARMS
+    return [*_raised(joint, share), *_raised(single, share)]
+
+
+def _raised(checks: Sequence[Check], rate: float) -> Iterable[Alarm]:
+    for each in checks:
+        level = rate / len(checks)
+        if each.pvalue <= level:
+            yield Alarm(each.kind, each.cell, each.pvalue, level)

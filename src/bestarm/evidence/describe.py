@@ -1,0 +1,140 @@
+"""Evidence in words, for the terminal and for pages: the headline, the promise, what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bestarm.evidence.alarms import ALL, FALSE_ALARMS, Alarm
+from bestarm.evidence.record import Evidence
+from bestarm.util.text import counted
+
+REASONS = {
+    "drift": "the rewards of {cell} change over time: the second half of its rows differs from the first",
+    "dependence": "neighbouring rows of {cell} are more alike than independent rows would be",
+}
+REMEDIES = {
+    "drift": "Ask about a period in which nothing changed, or compare options that were tried at the same "
+    "time, such as in a live experiment.",
+    "dependence": "Use one row per independent unit: per release, patient, session or day, not per minute. "
+    "If the table's order is not the order of arrival, for example because it was sorted, say --order none.",
+}
+STATUS = {
+    "best": "best",
+    "in": "not ruled out",
+    "out": "ruled out",
+    "better": "better than the control",
+    "worse": "worse than the control",
+    "within": "within the margin",
+    "open": "open",
+    "control": "control",
+}
+
+
+def headline(evidence: Evidence) -> str:
+    """The verdict in one sentence, with what was withdrawn."""
+    found = _found(evidence)
+    return f"Promise withdrawn. {found}" if evidence.promise == "withdrawn" else found
+
+
+def _found(evidence: Evidence) -> str:
+    settings = evidence.settings
+    if settings.question == "control":
+        words = {"better": "better", "worse": "worse", "within": "within the margin", "open": "open"}
+        numbers = {status: sum(option.status == status for option in evidence.options) for status in words}
+        parts = [f"{number:,} {words[status]}" for status, number in numbers.items() if number]
+        return f"Compared with {settings.control}: {', '.join(parts)}."
+    if settings.question == "each":
+        named = [f"{name} at {site}" for site, name in evidence.best.items() if name]
+        most = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
+        of = f"{len(named)} of {counted(len(evidence.best), 'site')}"
+        return f"The best option is known at {of}{': ' if named else ''}{most}."
+    best = evidence.best[""]
+    if best is None:
+        left = [option.name for option in evidence.options if option.status == "in"]
+        if not left:
+            return "Undecided: the data speak against every option."
+        return f"Undecided: {len(left):,} of {counted(len(evidence.options), 'option')} are not ruled out."
+    if evidence.promise == "withdrawn":
+        return f"{best} looks best, but nothing is promised."
+    return f"{best} is the best option: {aim(evidence)}."
+
+
+def aim(evidence: Evidence) -> str:
+    """What "best" means."""
+    columns, settings = evidence.settings.columns, evidence.settings
+    what = columns.get("reward") or f"{columns['successes']} of {columns['trials']}"
+    kind = "highest" if settings.goal == "max" else "lowest"
+    average = {"equal": " with equal weights", "rows": " weighted by their rows", "given": " as weighted"}
+    where = f" on average over the sites{average[settings.weighted]}" if len(settings.weights) > 1 else ""
+    return f"the {kind} mean of {what}{where}"
+
+
+def promise(evidence: Evidence) -> str:
+    """The promise, or why there is none, in one sentence."""
+    delta = evidence.settings.delta
+    if evidence.promise == "withdrawn":
+        reasons = "; ".join(dict.fromkeys(reason(alarm) for alarm in evidence.alarms[:2]))
+        more = f" ({len(evidence.alarms) - 2} more alarms)" if len(evidence.alarms) > 2 else ""
+        return f"Nothing is promised, because {reasons}{more}."
+    if evidence.settings.question == "control":
+        return f"With probability at least {1 - delta:g} every better, worse and within is true."
+    if evidence.settings.question == "each" and not evidence.settings.simultaneous:
+        return f"At each site, the best option is ruled out with probability at most {delta:g}."
+    if evidence.settings.question == "each":
+        return f"At any site at all, the best option is ruled out with probability at most {delta:g}."
+    if evidence.status == "identified":
+        return f"This is wrong with probability at most {delta:g}."
+    return f"The best option is among those not ruled out, except with probability at most {delta:g}."
+
+
+def reason(alarm: Alarm) -> str:
+    """An alarm as a clause."""
+    text = REASONS[alarm.kind].format(cell="the options" if alarm.cell == ALL else alarm.cell)
+    return f"{text} (p = {alarm.pvalue:.2g}, alarm at {alarm.level:.2g})"
+
+
+def remedies(evidence: Evidence) -> list[str]:
+    """What to do about alarms."""
+    return [REMEDIES[kind] for kind in dict.fromkeys(alarm.kind for alarm in evidence.alarms)]
+
+
+def assumptions(evidence: Evidence) -> Iterator[str]:
+    """What the promise rests on, and what of it was checked."""
+    settings = evidence.settings
+    yield "The rows of an option at a site are independent draws from a distribution that does not change."
+    if settings.look == "once":
+        yield (
+            "How many rows there are was not decided by looking at rewards: recording that stops when the "
+            "result looks good breaks the promise."
+        )
+    else:
+        yield "The order of the rows is the order of arrival, and rows of the past do not change."
+    if settings.looks > 1:
+        yield f"The times of the {settings.looks} looks do not depend on results."
+    bounds = "0 or 1" if settings.bounds is None else "between {:g} and {:g}".format(*settings.bounds)
+    yield f"Every reward is {bounds}, including future ones."
+    yield "Question, options, level and the way to look were fixed before the data were seen."
+    if settings.order is None:
+        yield "Drift and dependence were not checked: the rows have no order (name the time with --time)."
+    else:
+        order = "the order of the table" if settings.order == "file" else f"the order of {settings.order}"
+        yield (
+            f"Drift and dependence were checked in {order}: {counted(len(evidence.checks), 'test')}, with "
+            f"false alarms in at most {FALSE_ALARMS:.0%} of tables. No alarm proves nothing."
+        )
+
+
+def method(evidence: Evidence) -> str:
+    """How the verdict was reached."""
+    settings = evidence.settings
+    if evidence.blocks is not None:
+        used, rest = sum(evidence.blocks.used), evidence.blocks.waiting
+        left = "were not needed" if evidence.status == "identified" else "wait for a block to be complete"
+        return f"By arrival, at any time: {used:,} rows in closed blocks decide; {rest:,} {left}."
+    looks = "" if settings.looks == 1 else f", look {len(evidence.looks)} of {settings.looks}"
+    if evidence.test == "exact":
+        return f"One look at {evidence.rows:,} rows, each counted once{looks}: Fisher's exact tests decide."
+    return (
+        f"One look at {evidence.rows:,} rows, each counted once{looks}: e-values, averaged over "
+        f"{settings.orders} random orders of the rows (seed {settings.seed})."
+    )

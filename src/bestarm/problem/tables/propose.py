@@ -1,0 +1,258 @@
+"""Proposes what the columns of a table are, from their names and contents.
+
+Dates, row numbers and columns in which nearly every row differs are never taken for sites or options. Where
+several readings are about as plausible, all of them are returned, and it is for the user to choose.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bestarm.errors import InputError
+from bestarm.problem.csv_file import demand_columns
+from bestarm.problem.tables.batches import Table
+from bestarm.problem.tables.columns import Columns
+from bestarm.problem.tables.profile import DATES, EMPTY, NUMBER, TEXT, Profile, profiles
+from bestarm.problem.tables.sources import open_table
+
+# Words of column names, without a plural s.
+WORDS = {
+    "option": "option variant arm treatment version banner campaign model courier drug carrier airline "
+    "package headline product method sensor relay choice condition offer price plan layout design place "
+    "restaurant driver seller team player algorithm",
+    "site": "site region country hospital city store shop market location clinic center centre school "
+    "airport story plant branch state platform warehouse town village district county zone continent field "
+    "lab office",
+    "successes": "click clicked success conversion converted purchase win won good recovered cured event "
+    "response hit sold bought accepted ontime opened passed",
+    "trials": "impression shown view trial visit visitor flight patient total attempt sent exposure session "
+    "user all tested tries try delivered offered",
+    "count": "count n hour frequency freq weight times number quantity occurrence",
+    "reward": "reward revenue rating score value sale outcome result correct latency rtt minute late profit "
+    "income amount spend gain yield accuracy loss error delay duration click clicked converted success price "
+    "cost survived good",
+}  # fmt: skip
+NAMED = {role: frozenset(words.split()) for role, words in WORDS.items()}
+NAMED["dull"] = frozenset(["year", "month", "day", "week", "age", "zip", "code", "id", "lat", "lon"])
+RATINGS = frozenset(["", "star", "rating", "score", "vote", "point", "grade"])  # with a number: "1 star"
+COUNTS = frozenset(["count", "n", "freq", "frequency"])  # that can't be much else
+CLOSE = 2  # readings whose scores differ by no more than this are about as plausible
+MOST_SHOWN = 6  # readings in an error
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read a table: which column is what, and the reasons for it.
+
+    `score` says how plausible it is; only differences matter.
+    """
+
+    columns: Columns
+    reasons: tuple[str, ...] = ()
+    score: float = 0.0
+
+    def __str__(self) -> str:
+        """The columns as keys, such as ``site = "city", option = "courier", reward = "minutes late"``."""
+        keys = ("site", "option", "reward", "count", "successes", "trials", "time")
+        found = ((key, getattr(self.columns, key)) for key in keys)
+        return ", ".join(f'{key} = "{name}"' for key, name in found if name is not None)
+
+
+def propose(
+    source: object,
+    *,
+    sql: str | None = None,
+    database: str | None = None,
+    given: Mapping[str, str | None] | None = None,
+) -> list[Reading]:
+    """Every plausible reading of a table, best first.
+
+    Parameters
+    ----------
+    source, sql, database
+        The table; see ``read_rows``.
+    given : mapping, optional
+        What the user said already: columns by the names of ``Columns``.
+
+    Returns
+    -------
+    list of Reading
+        Readings that are about as plausible as the best one. One reading: nothing needs to be guessed.
+
+    Raises
+    ------
+    InputError
+        If no column looks like the option, or none like the rewards.
+
+    Examples
+    --------
+    >>> for reading in propose("examples/deliveries.csv"):
+    ...     print(reading)
+    site = "city", option = "courier", reward = "minutes late"
+    """
+    table = open_table(source, sql=sql, database=database)
+    found, _ = profiles(table)
+    return readings(table, found, given or {})
+
+
+def readings(table: Table, found: Sequence[Profile], given: Mapping[str, str | None]) -> list[Reading]:
+    """The plausible readings of a table whose columns are profiled."""
+    said = {key: name for key, name in given.items() if name}
+    demand_columns(table.header, said.values(), table.name)
+    _refuse_wide(table, found, said)
+    by_name = {profile.name: profile for profile in found}
+    made = [
+        _reading(names, rewards, said, by_name)
+        for names in _names(found, said)
+        for rewards in _rewards(found, said)
+        if not {n for n in names if n} & set(rewards.values())
+    ]
+    if not made:
+        _refuse(table, found, said)
+    made.sort(key=lambda reading: -reading.score)
+    return [reading for reading in made if reading.score >= made[0].score - CLOSE]
+
+
+def only_reading(found: Sequence[Reading], where: str) -> Reading:
+    """The only reading; InputError that lists them if there are several."""
+    if len(found) == 1:
+        return found[0]
+    listed = "; ".join(f"({k}) {reading}" for k, reading in enumerate(found[:MOST_SHOWN], start=1))
+    more = f"; and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
+    raise InputError(
+        f"this table can be read in {len(found)} ways: {listed}{more}",
+        where=where,
+        fix="Say which columns you mean",
+    )
+
+
+def _names(found: Sequence[Profile], given: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:
+    """Pairs of a site, which may be None, and an option."""
+    taken = {name for key, name in given.items() if key not in ("site", "option")}
+    free = [profile.name for profile in found if profile.name not in taken]
+    able = [p.name for p in found if p.name in free and _may_name(p)]
+    sites = [given["site"]] if "site" in given else [None, *able]
+    options = [given["option"]] if "option" in given else able
+    for site, option in itertools.product(sites, options):
+        if site != option:
+            yield site, option
+
+
+def _may_name(profile: Profile) -> bool:
+    """Whether a column may name sites or options."""
+    if profile.holds in (DATES, EMPTY) or profile.counts_rows or profile.nearly_unique:
+        return False
+    if profile.holds == TEXT:
+        return True
+    named = bool(profile.words & (NAMED["option"] | NAMED["site"]))
+    return named and (profile.holds != NUMBER or profile.whole)
+
+
+def _rewards(found: Sequence[Profile], given: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Ways in which columns may give the rewards, by role."""
+    said = {key: name for key, name in given.items() if key in ("reward", "count", "successes", "trials")}
+    taken = {name for key, name in given.items() if key not in said}
+    able = [p for p in found if p.name not in taken and _may_count(p)]
+    by_name = {p.name: p for p in found}
+    if not {"reward", "count"} & said.keys():
+        goods = [by_name[said["successes"]]] if "successes" in said else [p for p in able if p.whole]
+        alls = [by_name[said["trials"]]] if "trials" in said else [p for p in able if p.whole]
+        for good, trials in itertools.product(goods, alls):
+            if good is not trials and (len(said) == 2 or _add_up(good, trials)):
+                yield {"successes": good.name, "trials": trials.name}
+    if not {"successes", "trials"} & said.keys():
+        rewards = [said["reward"]] if "reward" in said else [p.name for p in able]
+        counts = [p.name for p in able if p.whole and p.words & NAMED["count"]]
+        for reward in rewards:
+            if "count" not in said:
+                yield {"reward": reward}
+            for count in [said["count"]] if "count" in said else counts:
+                if count != reward:
+                    yield {"reward": reward, "count": count}
+
+
+def _may_count(profile: Profile) -> bool:
+    return profile.holds not in (DATES, EMPTY, TEXT) and not profile.counts_rows
+
+
+def _add_up(good: Profile, trials: Profile) -> bool:
+    """Whether two columns may be successes of trials."""
+    both = ~np.isnan(good.values) & ~np.isnan(trials.values)
+    fits = bool((good.values[both] <= trials.values[both]).all()) and float(np.nanmax(trials.values)) > 1
+    return fits and bool((good.words & NAMED["successes"]) | (trials.words & NAMED["trials"]))
+
+
+def _reading(
+    names: tuple[str | None, str],
+    rewards: Mapping[str, str],
+    given: Mapping[str, str],
+    found: Mapping[str, Profile],
+) -> Reading:
+    """A reading with its score: up to 7 for a name that says what it is, up to 2 for contents that fit."""
+    reasons, score = [], 0.0
+    for role, name in {"site": names[0], "option": names[1], **rewards}.items():
+        if name is None:
+            score += 1.0
+            continue
+        profile = found[name]
+        words = profile.words & NAMED[role]
+        if given.get(role) == name:
+            score += 6.0
+            reasons.append(f'{role} = "{name}": as you said')
+            continue
+        whole = profile.name.strip().lower() in NAMED[role]
+        score += 4.0 * bool(words) + 3.0 * whole + _fits(role, profile)
+        why = f'"{min(words)}" in its name, and ' if words else ""
+        reasons.append(f'{role} = "{name}": {why}it holds {profile}')
+    if "trials" in rewards:  # two columns instead of one, both of which must fit
+        score -= 1.0
+    elif "count" in rewards:
+        score -= 1.0 if found[rewards["count"]].words & COUNTS else 5.0
+    columns = Columns(names[1], names[0], **rewards, time=given.get("time"))
+    return Reading(columns, tuple(reasons), score)
+
+
+def _fits(role: str, profile: Profile) -> float:
+    """How well the contents of a column fit a role."""
+    if role in ("site", "option"):
+        return 2.0 if profile.holds == TEXT else 0.0
+    if role == "reward":
+        dull = bool(profile.words & (NAMED["dull"] | NAMED["count"] | NAMED["trials"]))
+        constant = profile.distinct < 2
+        return (2.0 if profile.holds != NUMBER else 1.0) - 4.0 * dull - 3.0 * constant
+    return 1.0
+
+
+def _refuse_wide(table: Table, found: Sequence[Profile], given: Mapping[str, str]) -> None:
+    """Raise InputError for one column of counts per rating, such as "1 star", "2 stars", …"""
+    stems: dict[str, list[str]] = {}
+    for profile in found:
+        digits = [c for c in profile.name if c.isdigit()]
+        if len(digits) == 1 and profile.whole:
+            stem = "".join(c for c in profile.name.lower() if c.isalpha()).removesuffix("s")
+            stems.setdefault(stem, []).append(profile.name)
+    wide = max((names for stem, names in stems.items() if stem in RATINGS), key=len, default=[])
+    if len(wide) >= 3 and not {"reward", "successes"} & given.keys():
+        listed = ", ".join(f'"{name}"' for name in wide)
+        raise InputError(
+            f"the columns {listed} look like counts, one column for each rating",
+            where=table.name,
+            expected="one row for each rating, with its count in a column",
+            fix='In pandas: frame.melt(id_vars=[…], var_name="rating", value_name="count")',
+        )
+
+
+def _refuse(table: Table, found: Sequence[Profile], given: Mapping[str, str]) -> None:
+    """Raise InputError that says which role no column fits."""
+    role = "option" if not any(True for _ in _names(found, given)) else "rewards"
+    flag = "option" if role == "option" else "reward (or successes and trials)"
+    held = "; ".join(f"{p.name}: {p}" for p in found[:MOST_SHOWN])
+    raise InputError(
+        f"no column looks like the {role}",
+        where=table.name,
+        fix=f"Name the column of the {flag}. There are {held}",
+    )

@@ -1,0 +1,182 @@
+"""The sections of the page of what recorded data show."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from bestarm.evidence.describe import (
+    STATUS,
+    assumptions,
+    headline,
+    method,
+    promise,
+    reason,
+    remedies,
+)
+from bestarm.evidence.record import Evidence, Option
+from bestarm.report.markup import Html, clean, join, name, table, tag
+from bestarm.report.page.parts import MOST_ROWS, Section, figure, filled, fold, keys, made_by
+from bestarm.report.svg import number
+from bestarm.report.svg.base import CHARACTER, PHONE, Axis, cut, path, short, svg, words
+from bestarm.report.svg.base import MOST_ROWS as MOST_DRAWN
+from bestarm.version import __version__
+
+
+def evidence_sections(evidence: Evidence, attached: Html | None) -> list[Section]:
+    """The page of a record of evidence; `attached` is a link to it."""
+    drawn = figure(partial(_forest, evidence), _caption(evidence))
+    made = [
+        ("alarms", "What was withdrawn", _alarms(evidence)),
+        ("intervals", "Means and intervals", drawn),
+        ("options", "Each option", _options(evidence)),
+        ("assumptions", "What this rests on", _assumptions(evidence)),
+        ("notes", "Notes", _notes(evidence)),
+        ("reproduce", "Check it", _reproduce(evidence, attached)),
+    ]
+    return [("top", "", _top(evidence)), *filled(made)]
+
+
+def _top(evidence: Evidence) -> Html:
+    withdrawn = evidence.promise == "withdrawn"
+    kind = " no" if withdrawn or evidence.status == "undecided" else " yes"
+    said = [
+        tag("h1", clean(headline(evidence), 600), id="verdict"),
+        tag("p", clean(promise(evidence), 900), class_="bad" if withdrawn else None),
+        tag("p", clean(method(evidence), 600), class_="note"),
+    ]
+    shown = {
+        "rows": evidence.rows,
+        "options": len({option.name for option in evidence.options}),
+        "sites": len(evidence.settings.weights) or None,
+        "δ": evidence.settings.delta,
+    }
+    return join(tag("div", *said, class_=f"verdict{kind}"), keys(shown))
+
+
+def _ranked(evidence: Evidence) -> list[Option]:
+    """Options from the best mean to the worst, site by site."""
+    sign = 1.0 if evidence.settings.goal == "min" else -1.0
+    return sorted(evidence.options, key=lambda o: (o.site, 0.0 if o.mean is None else sign * o.mean))
+
+
+def _options(evidence: Evidence) -> Html:
+    fisher, gaps = evidence.test == "exact", evidence.settings.question == "control"
+    sites = evidence.settings.question == "each"
+    head = ["option", "rows", "mean", "interval", "e-value", "status"]
+    head = [
+        *(["site"] if sites else []),
+        *head,
+        *(["p-value"] if fisher else []),
+        *(["lead"] if gaps else []),
+    ]
+    rows = []
+    for option in _ranked(evidence)[:MOST_ROWS]:
+        low, high = option.interval
+        cells: list[object] = [name(option.site, 40)] if sites else []
+        cells += [name(option.name, 80), number(option.rows), number(option.mean)]
+        cells += [f"{number(low)} to {number(high)}"]
+        cells += [f"{option.evalue:.3g}" if option.tests else "–", STATUS[option.status]]
+        if fisher:
+            cells.append(number(_pvalue(option), 3))
+        if gaps:
+            cells.append(_lead(option))
+        rows.append(cells)
+    made = table(head, rows, numbers=frozenset({1, 2, 4} if not sites else {2, 3, 5}))
+    against = "the first claim about it" if gaps else "“this is the best option”"
+    note = (
+        f"The e-value is the evidence against {against}: for independent rows and if that is true, it is at "
+        f"least x with probability at most 1/x. {_caption(evidence)}"
+    )
+    return join(made, tag("p", note, class_="note"))
+
+
+def _pvalue(option: Option) -> float | None:
+    found = [test.pvalue for test in option.tests if test.pvalue is not None]
+    return min(found, default=None)
+
+
+def _lead(option: Option) -> str:
+    if option.gap is None or option.gap_interval is None:
+        return "–"
+    low, high = option.gap_interval
+    return f"{number(option.gap, 3)} ({number(low, 3)} to {number(high, 3)})"
+
+
+def _caption(evidence: Evidence) -> str:
+    if evidence.promise == "withdrawn":
+        return "The intervals are for independent rows, so nothing is promised about them here."
+    return (
+        f"Each interval misses the mean of its option with probability at most {evidence.settings.delta:g}."
+    )
+
+
+def _forest(evidence: Evidence, width: int) -> Html | None:
+    """Means and intervals, one row per option."""
+    shown = [option for option in _ranked(evidence) if option.mean is not None][:MOST_DRAWN]
+    if not shown:
+        return None
+    narrow = width < PHONE
+    names = [f"{o.name} at {o.site}" if o.site else o.name for o in shown]
+    step, left = (44, 10) if narrow else (26, min(220, 24 + CHARACTER * max(map(len, names))))
+    ends = [end for option in shown for end in option.interval]
+    x = Axis(min(ends), max(ends), left, width - (14 if narrow else 150))
+    height = 12 + step * len(shown) + 44
+    parts = []
+    for value in x.ticks(4 if narrow else 6):
+        parts.append(path([(x(value), 8), (x(value), height - 40)], class_="grid"))
+        parts.append(words(x(value), height - 24, short(value), "middle", class_="tick"))
+    for k, (option, label) in enumerate(zip(shown, names, strict=True)):
+        y = 12 + step * k + (30 if narrow else 14)
+        if narrow:
+            parts.append(words(left, y - 14, cut(label, width - 130), class_="name"))
+            parts.append(words(width - 6, y - 14, STATUS[option.status], "end", class_="tick"))
+        else:
+            parts.append(words(left - 12, y + 4, cut(label, left - 16), "end", class_="name"))
+            parts.append(words(width - 140, y + 4, STATUS[option.status], class_="tick"))
+        low, high = option.interval
+        told = f"{label}: {number(option.mean)}, {number(low)} to {number(high)}; {STATUS[option.status]}"
+        mark = path([(x(low), y), (x(high), y)], class_="whisker")
+        dot = tag("circle", cx=x(option.mean or 0.0), cy=y, r=5)
+        colour = 1 if option.status in ("out", "worse") else 0
+        parts.append(tag("g", tag("title", told), mark, dot, class_=f"c{colour} line"))
+    ends_told = "; ".join(
+        f"{clean(n, 40)} {number(o.mean, 3)}" for n, o in zip(names[:8], shown, strict=False)
+    )
+    return svg(width, height, f"Means of {len(shown)} options: {ends_told}", *parts)
+
+
+def _alarms(evidence: Evidence) -> Html | None:
+    if not evidence.alarms:
+        return None
+    listed = [tag("li", clean(f"{reason(alarm)}.", 600)) for alarm in evidence.alarms[:MOST_ROWS]]
+    told = "Statuses, e-values and intervals on this page would hold for independent rows. These are not."
+    return join(
+        tag("p", told, class_="bad"), tag("ul", *listed), *[tag("p", text) for text in remedies(evidence)]
+    )
+
+
+def _assumptions(evidence: Evidence) -> Html:
+    told = [tag("li", clean(text, 600)) for text in assumptions(evidence)]
+    return join(tag("ul", *told))
+
+
+def _notes(evidence: Evidence) -> Html | None:
+    return tag("ul", *[tag("li", clean(note, 600)) for note in evidence.notes]) if evidence.notes else None
+
+
+def _reproduce(evidence: Evidence, attached: Html | None) -> Html:
+    settings = evidence.settings
+    rows = [[key, str(getattr(settings, key))] for key in settings.__struct_fields__ if key != "weights"]
+    rows += [
+        [f"weight of {site}", number(share)] for site, share in list(settings.weights.items())[:MOST_ROWS]
+    ]
+    what = tag(
+        "p", "Every number here follows from the counts in the record: ", tag("code", "bestarm verify FILE")
+    )
+    made = {"bestarm": __version__, "record": evidence.version}
+    return join(
+        what,
+        attached,
+        fold("All settings", table(["setting", "value"], rows)),
+        tag("p", made_by(made), class_="note"),
+    )

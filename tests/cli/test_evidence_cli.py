@@ -1,0 +1,162 @@
+"""``bestarm evidence`` as a user types it: exit codes, JSON, records, reports, errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bestarm.cli import main
+
+
+@pytest.fixture
+def bestarm(monkeypatch, capsys, tmp_path):
+    """Run the command in this process, in the test's folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["bestarm", *map(str, args)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return SimpleNamespace(returncode=ended.value.code, stdout=said.out, stderr=said.err)
+
+    return run
+
+
+def table(path, means, n=400, ordered=False):
+    rng = np.random.default_rng(3)
+    rows = [f"{s},{o},{int(rng.random() < p)}" for s, o, p in means for _ in range(n)]
+    if not ordered:
+        rows = [rows[k] for k in rng.permutation(len(rows))]
+    path.write_text("\n".join(["region,variant,won", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+COLUMNS = ("--site", "region", "--option", "variant", "--reward", "won")
+CLEAR = [("north", "a", 0.7), ("north", "b", 0.5), ("south", "a", 0.5), ("south", "b", 0.3)]
+
+
+def test_a_table_alone_is_enough_for_a_verdict_a_record_and_a_report(tmp_path, bestarm):
+    path = table(tmp_path / "t.csv", CLEAR)
+    done = bestarm("evidence", path, *COLUMNS, "--out", "e.json", "--report", "e.html")
+    assert done.returncode == 0, done.stderr
+    assert "a is the best option: the highest mean of won on average over the sites" in done.stdout
+    assert "This is wrong with probability at most 0.05." in done.stdout
+    assert "1,600 rows, each counted once" in done.stdout
+    assert bestarm("verify", tmp_path / "e.json").stdout.startswith(str(tmp_path / "e.json"))
+    assert bestarm("report", "e.json", "--out", "again.html").returncode == 0
+    assert (tmp_path / "again.html").read_text() == (tmp_path / "e.html").read_text().replace(
+        "Download evidence.json", "Download e.json"
+    ).replace('download="evidence.json"', 'download="e.json"')
+
+
+def test_json_is_one_object_and_the_record(tmp_path, bestarm):
+    path = table(tmp_path / "t.csv", CLEAR)
+    done = bestarm("evidence", path, *COLUMNS, "--json", "--out", tmp_path / "e.json")
+    found = json.loads(done.stdout)
+    assert found == json.loads((tmp_path / "e.json").read_text())
+    assert (found["kind"], found["status"], found["best"]) == ("evidence", "identified", {"": "a"})
+
+
+def test_exit_codes_say_undecided_and_withdrawn(tmp_path, bestarm):
+    tied = table(tmp_path / "t.csv", [("x", "a", 0.5), ("x", "b", 0.5)])
+    done = bestarm("evidence", tied, *COLUMNS)
+    assert done.returncode == 3
+    assert "Undecided: 2 of 2 options are not ruled out." in done.stdout
+    drifting = tmp_path / "d.csv"
+    first = table(drifting, [("x", "a", 0.2), ("x", "b", 0.2)]).read_text()
+    second = table(drifting, [("x", "a", 0.6), ("x", "b", 0.6)]).read_text().split("\n", 1)[1]
+    drifting.write_text(first + second, encoding="utf-8")
+    done = bestarm("evidence", drifting, *COLUMNS, "--json")
+    assert done.returncode == 6
+    assert json.loads(done.stdout)["promise"] == "withdrawn"
+    told = bestarm("evidence", drifting, *COLUMNS).stdout
+    assert told.startswith("Promise withdrawn.")
+    assert "Nothing is promised" in told
+    assert "wrong with probability" not in told
+
+
+def test_a_record_is_continued_and_a_second_look_refused(tmp_path, bestarm):
+    path = table(tmp_path / "t.csv", CLEAR)
+    assert bestarm("evidence", path, *COLUMNS, "--record", "r.json").returncode == 0
+    before = (tmp_path / "r.json").read_bytes()
+    with path.open("a") as file:
+        file.write("north,a,1\n")
+    done = bestarm("evidence", path, *COLUMNS, "--record", "r.json")
+    assert done.returncode == 2
+    assert "rows that were already used" in done.stderr
+    assert (tmp_path / "r.json").read_bytes() == before
+    again = ("evidence", path, *COLUMNS, "--look", "any-time", "--record", "a.json")
+    assert bestarm(*again).returncode == 0
+    with path.open("a") as file:
+        file.write("north,a,1\n")
+    assert bestarm(*again).returncode == 0
+
+
+def test_every_question_and_weights(tmp_path, bestarm):
+    path = table(tmp_path / "t.csv", CLEAR)
+    each = bestarm("evidence", path, *COLUMNS, "--question", "each")
+    assert "known at 2 of 2 sites: a at north, a at south" in each.stdout
+    control = bestarm("evidence", path, *COLUMNS, "--question", "control", "--control", "b")
+    assert "Compared with b: 1 better." in control.stdout
+    given = bestarm("evidence", path, *COLUMNS, "--weights", "north=1,south=3", "--json")
+    assert json.loads(given.stdout)["settings"]["weights"] == {"north": 0.25, "south": 0.75}
+    part = bestarm("evidence", path, *COLUMNS, "--where", "region=north", "--json")
+    assert json.loads(part.stdout)["rows"] == 800
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--option", "variant", "--reward", "lost"), 'no column "lost"'),
+        ((*COLUMNS, "--weights", "north=x"), "SITE=NUMBER"),
+        ((*COLUMNS, "--where", "region"), "COLUMN=VALUE"),
+        ((*COLUMNS, "--bounds", "1", "0"), "low < high"),
+        ((*COLUMNS, "--record", "t.csv"), "not a record of evidence"),
+    ],
+)
+def test_bad_input_exits_with_2_and_writes_nothing(tmp_path, bestarm, args, said):
+    table(tmp_path / "t.csv", CLEAR, n=30)
+    done = bestarm("evidence", "t.csv", *args, "--out", "e.json")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "e.json").exists()
+
+
+def test_columns_that_are_not_named_are_found_or_listed(tmp_path, bestarm):
+    path = table(tmp_path / "t.csv", CLEAR)
+    found = bestarm("evidence", path)
+    assert found.returncode == 0
+    assert 'read with site = "region", option = "variant", reward = "won"' in found.stdout
+    lines = path.read_text().splitlines()
+    lines = [
+        f"{lines[0]},colour",
+        *(f"{line},{'red' if k % 3 else 'blue'}" for k, line in enumerate(lines[1:])),
+    ]
+    path.write_text("\n".join(lines).replace("variant", "kind"))
+    refused = bestarm("evidence", path, "--reward", "won")
+    assert refused.returncode == 2
+    assert "can be read in" in refused.stderr
+
+
+def test_a_table_must_be_named(bestarm):
+    done = bestarm("evidence", *COLUMNS)
+    assert done.returncode == 2
+    assert "no table is named" in done.stderr
+
+
+def test_a_changed_record_is_not_sound(tmp_path, bestarm):
+    path = table(tmp_path / "t.csv", CLEAR)
+    bestarm("evidence", path, *COLUMNS, "--out", tmp_path / "e.json")
+    text = (tmp_path / "e.json").read_text().replace('"delta": 0.05', '"delta": 0.01')
+    (tmp_path / "e.json").write_text(text)
+    done = bestarm("verify", tmp_path / "e.json", "--json")
+    assert done.returncode == 4
+    assert not json.loads(done.stdout)["ok"]
+    assert bestarm("verify", tmp_path / "e.json", "--replay").returncode == 2

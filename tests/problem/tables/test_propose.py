@@ -1,0 +1,103 @@
+"""What the columns of a table are taken for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bestarm.errors import InputError
+from bestarm.problem.tables import only_reading, propose
+
+
+def proposed(folder, head, *rows, **given):
+    (folder / "t.csv").write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+    return [str(reading) for reading in propose(folder / "t.csv", given=given)]
+
+
+def test_names_of_columns_decide(tmp_path):
+    rows = [
+        f"{k},2024-05-{1 + k % 30:02},{'EU' if k % 2 else 'US'},{'AB'[k % 3 % 2]},{k / 7:.2f}"
+        for k in range(90)
+    ]
+    found = proposed(tmp_path, "id,date,country,treatment,revenue", *rows)
+    assert found == ['site = "country", option = "treatment", reward = "revenue"']
+
+
+def test_clicks_and_impressions_are_counts(tmp_path):
+    rows = ["US,a,100,7", "US,b,120,9", "EU,a,90,4", "EU,b,80,5"]
+    found = proposed(tmp_path, "region,variant,impressions,clicks", *rows)
+    assert found == ['site = "region", option = "variant", successes = "clicks", trials = "impressions"']
+
+
+def test_a_count_goes_with_a_reward(tmp_path):
+    rows = ["n1,a,3,10", "n1,b,4,7", "n2,a,5,1", "n2,b,1,2"]
+    assert proposed(tmp_path, "hospital,drug,score,count", *rows) == [
+        'site = "hospital", option = "drug", reward = "score", count = "count"'
+    ]
+
+
+def test_numbers_as_people_write_them_are_rewards(tmp_path):
+    for cells in (["yes", "no"], ["12%", "3 %"], ['"1,234"', "999"], ["17 ms", "20 ms"], ["$3", "$4.50"]):
+        rows = [f"s{k % 2},{'ab'[k // 2 % 2]},{cells[k % 2]}" for k in range(8)]
+        assert proposed(tmp_path, "city,variant,what", *rows) == [
+            'site = "city", option = "variant", reward = "what"'
+        ]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [f"2024-01-{1 + k % 28:02}" for k in range(80)],
+        [f"{1 + k % 12}/{1 + k % 28}/2024" for k in range(80)],
+        [str(k) for k in range(80)],
+        [f"user {k}" for k in range(80)],
+        [f"user {k % 60}" for k in range(80)],
+    ],
+    ids=["dates", "other dates", "row numbers", "unique", "nearly unique"],
+)
+def test_dates_row_numbers_and_nearly_unique_columns_are_no_sites_or_options(tmp_path, cells):
+    rows = [f"{cell},{'ab'[k % 2]},{k % 5}" for k, cell in enumerate(cells)]
+    for name in ("x", "variant", "site"):
+        assert proposed(tmp_path, f"{name},colour,score", *rows) == ['option = "colour", reward = "score"']
+
+
+def test_what_is_not_clear_is_listed_and_refused(tmp_path):
+    rows = [f"{'pq'[k % 2]},{'ab'[k // 2 % 2]},{k % 5}" for k in range(60)]
+    found = proposed(tmp_path, "x,y,z", *rows)
+    assert len(found) == 4  # each of x and y is the site, the option, or neither
+    with pytest.raises(
+        InputError, match=r'read in 4 ways: \(1\) site = "x", option = "y", reward = "z"; \(2\)'
+    ):
+        only_reading(propose(tmp_path / "t.csv"), "t.csv")
+    assert proposed(tmp_path, "x,y,z", *rows, site="y", option="x") == [
+        'site = "y", option = "x", reward = "z"'
+    ]
+
+
+def test_what_is_missing_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"no column looks like the option"):
+        proposed(tmp_path, "when,score", *[f"2024-01-{1 + k:02},{k}" for k in range(20)])
+    with pytest.raises(InputError, match=r"no column looks like the rewards"):
+        proposed(tmp_path, "variant,colour", "a,red", "b,blue", "a,red")
+    with pytest.raises(
+        InputError, match=r'"1 star", "2 stars", "3 stars" look like counts, one column for each'
+    ):
+        proposed(tmp_path, "city,place,1 star,2 stars,3 stars", "A,x,1,2,3", "A,y,0,1,7")
+
+
+def test_a_frame_is_profiled_as_well():
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("narwhals")
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {
+            "when": pd.date_range("2024-01-01", periods=200, freq="h"),
+            "hospital": rng.choice(["a", "b"], 200),
+            "treated": rng.random(200) < 0.5,
+            "arm": rng.integers(0, 3, 200),
+            "outcome": rng.random(200) < 0.3,
+        }
+    )
+    (reading,) = propose(frame, given={"reward": "outcome"})
+    assert str(reading) == 'site = "hospital", option = "arm", reward = "outcome"'
+    assert reading.reasons[0] == 'site = "hospital": "hospital" in its name, and it holds text: a, b'
