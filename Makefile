@@ -64,6 +64,7 @@ docs: $(VENV)/.docs
 pictures: $(VENV)/.dev
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python docs/rooms.py
+	$(BIN)/python docs/schema.py
 	$(BIN)/python docs/notebooks.py
 
 wheel: $(VENV)/.dev

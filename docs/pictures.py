@@ -1,4 +1,4 @@
-"""The pictures of "How it works", "Fed-Bet" and "Which method, when".
+"""The pictures of "How it works", "Fed-Bet", "Which method, when" and the tutorial about several sites.
 
 ``python docs/pictures.py`` writes docs/images/how-*.svg.
 What is drawn is computed by the project itself (radii, tests, trimming, runs), with fixed seeds.
@@ -6,6 +6,7 @@ What is drawn is computed by the project itself (radii, tests, trimming, runs), 
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from bestarm.report import plots, wealth_plot
 plt = plots.pyplot()
 
 FOLDER = Path(__file__).resolve().parent / "images"
+HOSPITALS = Path(__file__).resolve().parent.parent / "examples" / "hospitals.csv"
 STYLE = {"svg.hashsalt": "bestarm", "svg.fonttype": "none", "font.size": 10, "axes.titlesize": 11}
 BLUE, RED, GREEN, GREY = "#1f6fb4", "#c23b22", "#2a8a4a", "#777777"
 
@@ -259,6 +261,33 @@ def percolation() -> Any:
     return ax
 
 
+def simpson() -> Any:
+    """Simpson's paradox: the rates of each hospital, and of all patients of a treatment together."""
+    ax = _axes((8, 4.0))
+    with HOSPITALS.open(encoding="utf-8") as file:
+        rows = [
+            (r["hospital"], r["treatment"], int(r["patients"]), int(r["recovered"]))
+            for r in csv.DictReader(file)
+        ]
+    sites, treatments = (list(dict.fromkeys(row[k] for row in rows)) for k in (0, 1))
+    place = {name: x for x, name in enumerate(treatments)}
+    for site, colour in zip(sites, (BLUE, GREEN, GREY, RED), strict=True):
+        own = [(place[a], recovered / n, n) for hospital, a, n, recovered in rows if hospital == site]
+        x, rate, size = zip(*own, strict=True)
+        ax.plot(x, rate, color=colour, linewidth=1, zorder=1)
+        ax.scatter(x, rate, s=size, color=colour, alpha=0.75, linewidths=0, zorder=2)
+        ax.text(-0.28, rate[0], site, color=colour, ha="right", va="center")
+    for name, x in place.items():
+        own = [(n, recovered) for _, a, n, recovered in rows if a == name]
+        pooled = sum(r for _, r in own) / sum(n for n, _ in own)
+        ax.plot([x - 0.22, x + 0.22], [pooled] * 2, color="black", linewidth=3, zorder=3)
+        ax.text(x + 0.24, pooled, f"{pooled:.2f}", va="center", fontsize=9)
+    ax.set_xticks(list(place.values()), [f"treatment {name}" for name in treatments])
+    ax.set(xlim=(-0.7, 2.5), ylim=(0, 1), ylabel="share that recovered")
+    ax.set_title("Black: all patients of a treatment together. Circles: by hospital, area = patients")
+    return ax
+
+
 def choice() -> Any:
     """The flow chart of "Which method, when"."""
     ax = _blank((8, 6.2), 13, 10)
@@ -298,6 +327,7 @@ def choice() -> Any:
 PICTURES: dict[str, Callable[[], Any]] = {
     "idea": idea, "elimination": elimination, "rounds": rounds, "quantiser": quantiser, "wealth": wealth,
     "fisher": fisher, "trimming": trimming, "percolation": percolation, "choice": choice,
+    "simpson": simpson,
 }  # fmt: skip
 
 

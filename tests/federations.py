@@ -36,6 +36,7 @@ CASES = {
     "bet": scenario("bet", delta=0.1),
     "robust-fed-sel": scenario("robust-fed-sel", clients=3, byzantine=1, period=3000, delta=0.1),
     "pooled": scenario("fisher", clients=3, byzantine=1, delta=0.1),
+    "bet, liars": scenario("bet", clients=3, byzantine=1, delta=0.1),
 }
 
 

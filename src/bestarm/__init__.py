@@ -13,8 +13,9 @@ from bestarm.methods.robust_fed_sel.options import RobustFedSel
 from bestarm.problem.problem import Problem
 from bestarm.problem.rewards import Bernoulli, Beta, Function, Recording, Table
 from bestarm.protocol.registry import Method, load_entry_points, register_method
-from bestarm.protocol.verdict import Verdict
+from bestarm.protocol.verdict import Answer, Verdict
 from bestarm.records.record import Record
+from bestarm.records.schema import record_schema
 from bestarm.records.verify import Verification, verify
 from bestarm.scenario.load import load
 from bestarm.simulate.adversary import Adversary
@@ -36,6 +37,7 @@ from bestarm.version import __version__
 
 __all__ = [
     "Adversary",
+    "Answer",
     "Attack",
     "Bernoulli",
     "Bet",
@@ -79,6 +81,7 @@ __all__ = [
     "plan",
     "problem_from_gaps",
     "radius",
+    "record_schema",
     "register_method",
     "schedule",
     "strong_robustness",

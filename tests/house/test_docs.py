@@ -57,11 +57,13 @@ LONG = (
     "mesh.md",
     "networks.md",
     "plan.md",
+    "questions.md",
     "report.md",
     "start.md",
     "studies.md",
     "tutorial-csv.md",
     "tutorial-liars.md",
+    "tutorial-questions.md",
     "tutorial-study.md",
     "watch.md",
 )  # run by make test-all

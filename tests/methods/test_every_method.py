@@ -33,6 +33,12 @@ SHAPES = {  # clients per group, and liars among them
     "groups of honest clients": (3, 0),
     "groups with a liar": (4, 1),
 }
+SHARED = {site: {"a": 0.95 - k / 10, "b": 0.15, "c": 0.3} for k, site in enumerate(("west", "east", "mid"))}
+QUESTIONS = {  # of sites that share their options: the keys, and the right answer
+    "overall": ({"weights": {"west": 2, "east": 1, "mid": 1}}, "a"),
+    "each": ({}, "west: a, east: a, mid: a"),
+    "control": ({"control": "b"}, "a: better, c: better"),
+}
 TRIALS = 3
 
 
@@ -44,6 +50,7 @@ class Case:
     problem: ba.Problem
     options: dict[str, int]
     network: ba.Network | None = None
+    best: str = BEST
 
     @property
     def keys(self):
@@ -71,6 +78,10 @@ def cases():
                 continue
             network = ba.Network(complete(len(problem.layout.clients))) if method.peers else None
             yield pytest.param(Case(method, problem, options, network), id=f"{method.name}, {shape}")
+        for kind, (keys, best) in QUESTIONS.items():
+            if kind in method.questions:
+                problem = ba.Problem.from_rewards(SHARED, clients=[1, 2, 1]).asking(kind, **keys)
+                yield pytest.param(Case(method, problem, {}, best=best), id=f"{method.name}, {kind}")
 
 
 CASES = list(cases())
@@ -109,7 +120,7 @@ def test_every_method_serves_some_case():
 @every_case
 def test_a_seeded_run_names_the_best_arm_and_is_reproducible(case, records):
     record = records(case)
-    assert record.verdict.arm == BEST
+    assert record.verdict.summary == case.best
     assert record.good_event is not False
     assert case.run() == record
 
@@ -118,7 +129,7 @@ def test_a_seeded_run_names_the_best_arm_and_is_reproducible(case, records):
 def test_a_record_loads_unchanged_and_has_a_short_text(case, records, tmp_path):
     record = records(case)
     assert ba.Record.load(record.save(tmp_path / "record.json")).to_dict() == record.to_dict()
-    assert BEST in str(record)
+    assert case.best in str(record)
     assert "\n" not in str(record)
     assert len(str(record)) < 200
 
@@ -128,7 +139,7 @@ def test_a_record_verifies_and_one_with_another_winner_does_not(case, records):
     record = records(case)
     assert ba.verify(record).failures == ()
     assert ba.verify(record, replay=True).failures == ()
-    verdict = msgspec.structs.replace(record.verdict, arm="east/c")
+    verdict = msgspec.structs.replace(record.verdict, arm="east/c", answers=record.verdict.answers[:-1])
     assert not ba.verify(msgspec.structs.replace(record, verdict=verdict).sealed())
     assert ba.verify(record.public()).failures == ()
 
@@ -141,8 +152,8 @@ def test_each_trial_of_a_study_agrees_with_the_machines(case):
         assert ba.verify(record).ok
         said = {
             "status": record.verdict.status,
-            "arm": record.verdict.arm,
-            "correct": record.verdict.arm == BEST,
+            "arm": record.verdict.summary,
+            "correct": record.verdict.summary == case.best,
             "good_event": record.good_event,
             "rounds": record.rounds,
             "time": record.time,
@@ -223,7 +234,8 @@ def test_the_nodes_of_a_mesh_reach_the_same_verdict(case, tmp_path):
 def test_a_report_names_the_method_and_the_answer(case, records, tmp_path):
     text = records(case).report(tmp_path / "report.html", quick=True).read_text("utf-8")
     assert html.escape(case.method.summary) in text
-    assert BEST in text
+    named = [answer.option for answer in records(case).verdict.answers] or [BEST]
+    assert all(name in text for name in named)
 
 
 @every_case
@@ -255,8 +267,9 @@ def test_a_plan_forecasts_what_runs_cost(case):
 def test_no_attack_by_tolerated_liars_makes_a_wrong_arm_win(case, attack):
     groups = list(EASY)[:1] if case.method.peers else EASY  # a peer hears all of a complete network
     liars = [ba.Adversary(group, attack, case.options["byzantine"]) for group in groups]
-    method = case.method.grouped or case.method
-    obstacle = ATTACKS[attack].obstacle(method, make(method.options, case.options))
+    options = make(case.method.options, case.options)
+    method = case.method.variant(case.problem.layout, options)
+    obstacle = ATTACKS[attack].obstacle(method, options)
     if obstacle:
         with pytest.raises(InputError, match=re.escape(obstacle)):
             case.run(adversaries=liars)

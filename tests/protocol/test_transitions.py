@@ -44,11 +44,13 @@ EVENTS = (
 
 
 def variants():
-    """Every registered method, and its variant for groups of several clients if that differs."""
+    """Every registered method, and its variants for groups of several clients and for liars."""
     for name, method in METHODS.items():
         yield name, method
         if method.grouped is not None:
             yield f"{name}, grouped", method.grouped
+        if method.robust is not None:
+            yield f"{name}, robust", method.robust
 
 
 VARIANTS = dict(variants())
@@ -76,7 +78,7 @@ def setting(method, grouped):
         ]
         layout = Layout(tuple(groups))
         options = {"delta": 0.3, "budget": 50_000}
-        if method.liars and size >= 3:
+        if method.liars and size >= 3 and (METHODS[method.name].robust or method) is method:
             options["byzantine"] = 1
         if "exchange" in method.options.__dataclass_fields__:
             options["exchange"] = "intervals"  # peers that exchange means never sample
@@ -96,7 +98,7 @@ class Game:
     def __init__(self, variant, apart=False):
         self.apart = apart  # whether the groups differ
         method = VARIANTS[variant]
-        layout, options = setting(method, "grouped" in variant)
+        layout, options = setting(method, ", " in variant)
         names = layout.clients
         if method.peers:
             self.machines = {

@@ -142,6 +142,7 @@ def test_a_record_that_was_written_before_records_had_a_time_keeps_its_digest(tm
     plain = RUNS["early stop"]().to_dict()
     for key in ("time", "evidence", "digest"):
         del plain[key]
+    del plain["verdict"]["answers"]
     plain["digest"] = hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()
     path = tmp_path / "record.json"
     path.write_text(json.dumps(plain), encoding="utf-8")

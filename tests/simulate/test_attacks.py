@@ -15,6 +15,7 @@ RULES = {
     "tight": (2, {"method": "robust-fed-sel", "rules": "tight", "period": 4000}),
     "paper": (3, {"method": "robust-fed-sel", "rules": "paper", "period": 4000}),
     "pooled": (2, {"method": "fisher"}),
+    "bet": (2, {"method": "bet"}),
 }
 
 
@@ -26,7 +27,7 @@ def attacked(means, clients, liars, attack, options, seed, groups=None):
 
 
 @pytest.mark.parametrize("f", [1, *slow(2, 3)])
-@pytest.mark.parametrize("rules", ["tight", "pooled", *slow("paper")])
+@pytest.mark.parametrize("rules", ["tight", "pooled", "bet", *slow("paper")])
 @pytest.mark.parametrize(
     "attack", slow_but(["inflate", "collude", "equivocate", "vote", "silent"], attacks())
 )

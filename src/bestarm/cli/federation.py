@@ -234,7 +234,7 @@ def server(
         return INTERRUPTED
     except Unreachable as error:
         return unreachable(error, as_json)
-    log_verdict(record.verdict.status, record.verdict.arm)
+    log_verdict(record.verdict.status, record.verdict.summary)
     if as_json:
         print(json.dumps(record.to_dict()))
     else:
@@ -288,9 +288,11 @@ def client(
         return INTERRUPTED
     except (Unreachable, SourceFailed) as error:
         return unreachable(error, as_json)
-    arm = verdict.arm if verdict else None
+    arm = verdict.summary if verdict else None
     log_verdict(verdict.status if verdict else "no verdict", arm)
     facts = {"client": run.place.client, "arm": arm, "pulls": run.site.pulls}
     text = f"{arm} is the best arm" if arm else "the run ended without a verdict"
+    if verdict and verdict.answers and arm:
+        text = f"the answer is: {arm}"
     say(facts, f"{text}; {run.site.pulls:,} pulls were made here", as_json)
     return OK if arm or verdict is None else UNDECIDED

@@ -23,7 +23,7 @@ MethodOption = Annotated[
     typer.Option(
         "--method",
         help=f"one of: {', '.join(METHODS)} [default: the scenario's, or {DEFAULT_METHOD}; with liars "
-        f"{DEFAULT_WITH_LIARS}]",
+        f"and 0/1 rewards {DEFAULT_WITH_LIARS}]",
     ),
 ]
 Force = Annotated[

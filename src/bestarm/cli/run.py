@@ -173,7 +173,7 @@ def _refusal(scenario: Scenario) -> str | None:
     """Why the scenario's own method would not run it."""
     try:
         problem, method, options = prepare(scenario, None, {})
-        refuse_attacks(method_for(method, problem.layout), options, scenario.adversaries)
+        refuse_attacks(method_for(method, problem.layout, options), options, scenario.adversaries)
         check_network(problem, method, options, scenario.network, adversaries=scenario.adversaries)
     except InputError as error:
         return str(error)

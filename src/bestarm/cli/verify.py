@@ -142,7 +142,7 @@ def _facts_of(found: Finding) -> dict[str, object]:
         "ok": found.ok,
         "failures": found.failures,
         "events": found.events,
-        "arm": found.record.verdict.arm if found.record else None,
+        "arm": found.record.verdict.summary if found.record else None,
         "suspects": found.suspects,
         "evidence": [{"client": e.first.source, "evidence": e.encode().hex()} for e in found.evidence],
     }
@@ -158,7 +158,7 @@ def _show_finding(folder: Path, found: Finding, remarks: Sequence[str] = ()) -> 
     if not found.ok:
         return NOT_VERIFIED
     verdict = found.record.verdict if found.record else None
-    end = "it is not finished" if verdict is None else verdict.arm or f"undecided ({verdict.reason})"
+    end = "it is not finished" if verdict is None else verdict.summary or f"undecided ({verdict.reason})"
     out.print(f"{safe(str(folder))} is sound: {found.events} events; {safe(end)}.", soft_wrap=True)
     return OK
 

@@ -64,6 +64,8 @@ class Puller:
         rng: np.random.Generator | None = None,
     ) -> None:
         self.site, self.source, self.scale, self.coins = site, source, scale, coins
+        if scale.privacy is not None:
+            source.private = scale
         self.end, self.after = end, after
         self.rng = rng or np.random.default_rng()
         self.changed = asyncio.Event()  # set when the pulls that the site wants change
@@ -152,7 +154,12 @@ class Puller:
         site.rewards(got, self.source.mark(made))
 
     def _unit(self, arm: str, reward: float) -> float:
-        """Scale a reward to [0, 1]; flip a coin with that mean if the method takes 0/1 rewards only."""
+        """Scale a reward to [0, 1]; flip a coin with that mean if the method takes 0/1 rewards only.
+
+        With privacy the source gives random answers, which are 0 or 1.
+        """
+        if self.scale.privacy is not None:
+            return reward
         unit = min(1.0, max(0.0, self.scale.unit(reward)))
         if unit in (0.0, 1.0):
             return float(unit)
@@ -207,14 +214,16 @@ def source_from(
     so that a CSV file resumes where it was. The file must have rewards of all arms in `names`; the last three
     parameters say how to read it (see ``FromCsv``).
     """
+    private = scale if scale.privacy is not None else None
     if arms is not None:
         sys.path.insert(0, "")  # the user's module may be in the current folder
-        return FromPython(arms, made=made, low=scale.low, high=scale.high)
+        return FromPython(arms, made=made, low=scale.low, high=scale.high, private=private)
     if command is not None:
-        return FromCommand(command, low=scale.low, high=scale.high)
+        return FromCommand(command, low=scale.low, high=scale.high, private=private)
     if http is not None:
-        return FromHttp(http, low=scale.low, high=scale.high)
+        return FromHttp(http, low=scale.low, high=scale.high, private=private)
     return FromCsv(
         str(csv), arms=names, seed=int.from_bytes(seed[:6], "big"), start=made, replace=replace,
         arm_column=arm_column, reward_column=reward_column, low=scale.low, high=scale.high,
+        private=private,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from bestarm.problem.layout import Layout
 from bestarm.problem.problem import Problem
 from bestarm.problem.scale import Scale
 from bestarm.protocol.options import Common, make, on_unit_scale
-from bestarm.protocol.registry import Method, method_for
+from bestarm.protocol.registry import Method, method_for, method_named
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Terms:
 
     @cached_property
     def room(self) -> Method:
-        return method_for(self.method, self.layout)
+        return method_for(self.method, self.layout, self.options)
 
     @cached_property
     def options(self) -> Common:
-        return make(self.room.options, self.keys, where="options")
+        return make(method_named(self.method).options, self.keys, where="options")
 
     @cached_property
     def unit(self) -> Common:

@@ -174,7 +174,7 @@ async def _try_arm(source: Source, arm: str, site: Wants, rewards: list[float]) 
         while len(rewards) < DRAWS:
             for reward in await source.pull(arm, DRAWS - len(rewards)):
                 rewards.append(reward)
-                if not coins:
+                if not coins and scale.privacy is None:
                     demand_coin(source, arm, reward, scale, site.group)
     except InputError as error:
         return refused(about, error, "Correct the source of rewards, and run this test again")
@@ -189,6 +189,8 @@ async def _try_arm(source: Source, arm: str, site: Wants, rewards: list[float]) 
 
 
 def _spread(rewards: list[float], scale: Scale) -> str:
+    if scale.privacy is not None:
+        return f"{len(rewards)} rewards, each replaced by a random answer (privacy = {scale.privacy:g})"
     low, high = min(rewards), max(rewards)
     values = f"all {low:g}" if low == high else f"from {low:g} to {high:g}"
     return f"{len(rewards)} rewards, {values}, within [{scale.low:g}, {scale.high:g}]"
@@ -196,6 +198,8 @@ def _spread(rewards: list[float], scale: Scale) -> str:
 
 def _kind(rewards: list[float], scale: Scale, coins: bool) -> str:
     """Whether the rewards are coins, and what happens to them otherwise."""
+    if scale.privacy is not None:
+        return ""
     if all(reward in (scale.low, scale.high) for reward in rewards):
         return "; each is one of the two bounds"
     return "; the method turns each into a coin with the same mean" if coins else ""

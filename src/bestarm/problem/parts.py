@@ -10,6 +10,7 @@ from bestarm.errors import InputError
 from bestarm.problem.coins import Coined
 from bestarm.problem.copies import copies
 from bestarm.problem.layout import MAX_CLIENTS, Group
+from bestarm.problem.privacy import Private
 from bestarm.problem.reward_specs import build, from_spec
 from bestarm.problem.rewards import Recording, RewardModel
 from bestarm.problem.scale import Scale
@@ -46,7 +47,7 @@ def demand_own_recordings(group: Group, models: Sequence[Sequence[RewardModel]])
     by chance, such as [0, 1, 1], are shared only if they are one object.
     """
     for arm, column in zip(group.arms, zip(*models, strict=True), strict=True):
-        whole = [m.model if isinstance(m, Coined) else m for m in column if m.limit is not None]
+        whole = [m.model if isinstance(m, Coined | Private) else m for m in column if m.limit is not None]
         times = max(Counter(map(id, whole)).values(), default=0)
         times = max(times, copies([m.values for m in whole if isinstance(m, Recording)]))
         if times > 1:

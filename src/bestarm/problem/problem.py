@@ -26,6 +26,7 @@ from bestarm.problem.parts import (
     models_from_specs,
     models_of,
 )
+from bestarm.problem.privacy import check_privacy, private
 from bestarm.problem.question import ANYWHERE, Question, make_question
 from bestarm.problem.rewards import RewardModel, Unknown
 from bestarm.problem.scale import UNIT, Scale
@@ -295,6 +296,48 @@ class Problem:
         made = make_question(self.layout.groups, {"question": question, **keys}, known)
         return replace(self, layout=replace(self.layout, question=made))
 
+    def private(self, epsilon: float) -> Problem:
+        """This problem with every reward replaced by a random answer, so that no pull tells much about it.
+
+        Parameters
+        ----------
+        epsilon : float
+            The privacy of each pull: whatever the reward was, the probability of an answer differs by a
+            factor of at most e^ε. A person who is pulled k times has k·ε.
+
+        Returns
+        -------
+        Problem
+            Its means, intervals and ε on the user's scale keep their meaning.
+
+        Raises
+        ------
+        InputError
+            If `epsilon` cannot be used, or if the problem is private already.
+
+        Examples
+        --------
+        >>> Problem.bernoulli([[0.9, 0.2], [0.6]]).private(2.0).best
+        'g1/a1'
+        """
+        epsilon = check_privacy(epsilon)
+        if self.scale.privacy is not None:
+            raise InputError(
+                f"the problem has privacy = {self.scale.privacy:g} already",
+                expected="one ε for the whole problem: different ones could change the order of arms",
+            )
+        groups = tuple(replace(group, binary=True) for group in self.layout.groups)
+        made: dict[int, tuple[RewardModel, ...]] = {}  # large groups share one row
+        for row in self.rewards:
+            if id(row) not in made:
+                made[id(row)] = tuple(private(model, epsilon, self.data is not None) for model in row)
+        return replace(
+            self,
+            layout=replace(self.layout, groups=groups),
+            rewards=tuple(made[id(row)] for row in self.rewards),
+            scale=replace(self.scale, privacy=epsilon),
+        )
+
     @cached_property
     def best(self) -> str | None:
         """The right answer; None if a mean is unknown or the answer isn't unique.
@@ -395,7 +438,7 @@ class Problem:
                     "rewards": rows,
                 }
             )
-        scale = {"low": self.scale.low, "high": self.scale.high, "goal": self.scale.goal}
+        scale = self.scale.to_dict()
         data = {} if self.data is None else {"data": asdict(self.data)}
         asked = self.layout.question
         question = {} if asked == ANYWHERE else {"question": asked.to_dict()}
@@ -418,4 +461,6 @@ class Problem:
         for group in data["groups"]:
             rows = [models_from_specs(group["name"], row) for row in group["rewards"]]
             rewards.extend(rows * len(group["clients"]) if len(rows) == 1 else rows)
+        if scale.privacy is not None:
+            rewards = [tuple(private(model, scale.privacy, data=False) for model in row) for row in rewards]
         return Problem(layout, tuple(rewards), scale, Data.from_dict(data))

@@ -154,10 +154,20 @@ class GroupServer(RoundServer):
     def _take(self, i: int, data: bytes) -> None:
         """Process a message of client i, or raise Malformed and change nothing."""
 
-    @abstractmethod
     def _is_ready(self, j: int) -> bool:
         """Whether group j has all replies that this round needs."""
+        mine = self.members[j]
+        here = self.replied[mine] & ~self.out[mine]
+        if (here | self.out[mine] | self.spent[mine]).all():
+            return True
+        return not self.patient and bool(here.sum() >= self.sizes[j] - self.f)
 
-    @abstractmethod
     def _stuck(self, j: int) -> Reason | None:
         """The reason why group j can never get the replies that a round needs, or None."""
+        mine = self.members[j]
+        if self.out[mine].sum() > self.f:
+            self._warn(j, f"{self.out[mine].sum()} clients are proven faulty, more than byzantine = {self.f}")
+            return "votes"
+        if (self.out[mine] | self.spent[mine]).sum() <= self.f:
+            return None
+        return "silence" if self.absent[mine].any() else "budget"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bestarm.problem.coins import Coined
 from bestarm.problem.layout import Layout
 from bestarm.problem.moments import of_ones
+from bestarm.problem.privacy import Private
 from bestarm.problem.problem import Problem
 from bestarm.problem.rewards import Bernoulli, RewardModel
 from bestarm.protocol import decisions
@@ -39,7 +40,7 @@ class Arms:
             ):
                 self.known &= mean is not None
                 self.mean[i, a] = np.nan if mean is None else mean
-                if isinstance(model, Bernoulli | Coined) and model.p is not None:
+                if isinstance(model, Bernoulli | Coined | Private) and model.p is not None:
                     self.p[i, a] = model.p
                 else:
                     where = self.other.setdefault(id(model), (model, np.zeros(shape, dtype=bool)))[1]

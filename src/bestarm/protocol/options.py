@@ -20,9 +20,8 @@ AnyOptions = TypeVar("AnyOptions", bound="Common")
 
 def on_unit_scale(options: AnyOptions, scale: Scale) -> AnyOptions:
     """A method's options, with those in units of the rewards rescaled to [0, 1]."""
-    width = scale.high - scale.low
     scaled = [field.name for field in dataclasses.fields(options) if field.metadata.get("scaled")]
-    return dataclasses.replace(options, **{name: getattr(options, name) / width for name in scaled})
+    return dataclasses.replace(options, **{name: getattr(options, name) / scale.width for name in scaled})
 
 
 T = TypeVar("T")

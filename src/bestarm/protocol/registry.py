@@ -98,6 +98,8 @@ class Method:
         The variant of the method for groups of several clients, if it uses other machines.
     asked : Method or None
         The variant of the method for questions other than "anywhere", if it answers them.
+    robust : Method or None
+        The variant of the method for ``byzantine`` > 0, if it uses other machines.
     """
 
     name: str
@@ -131,6 +133,7 @@ class Method:
     row_text: Callable[[Mapping[str, Any], int, Sequence[str]], str] = lambda row, place, arms: ""
     grouped: Method | None = None
     asked: Method | None = None
+    robust: Method | None = None
 
     @property
     def peers(self) -> bool:
@@ -143,13 +146,22 @@ class Method:
         assert self.server is None
         return cast("type[PeerMachine]", self.client)
 
+    def variant(self, layout: Layout, options: Common | None) -> Method:
+        """The variant for a layout and its question, and for options: liars need other machines."""
+        if layout.question.kind != "anywhere":
+            return self.asked or self
+        if self.robust and options is not None and options.byzantine > 0:
+            return self.robust
+        several = any(len(group.clients) > 1 for group in layout.groups)
+        return self.grouped if several and self.grouped else self
+
     def __reduce__(self) -> tuple[Callable[[str, str], Method], tuple[str, str]]:
         """Pickle by name: a copy in another process is the method registered there."""
         known = method_named(self.name)
         return _copy, (self.name, next((v for v in VARIANTS if getattr(known, v) is self), ""))
 
 
-VARIANTS = ("grouped", "asked")  # fields of a method that hold a variant of it
+VARIANTS = ("grouped", "robust", "asked")  # fields of a method that hold a variant of it
 METHODS: dict[str, Method] = {}
 
 
@@ -232,13 +244,9 @@ def unpacked(method: str | Common | None, keys: Mapping[str, Any]) -> tuple[str 
     raise InputError(f"no method has the options {method!r}", expected=f"one of: {', '.join(METHODS)}")
 
 
-def method_for(name: str, layout: Layout) -> Method:
-    """The variant of a method for a layout and its question."""
-    method = method_named(name)
-    if layout.question.kind != "anywhere":
-        return method.asked or method
-    several = any(len(group.clients) > 1 for group in layout.groups)
-    return method.grouped if several and method.grouped else method
+def method_for(name: str, layout: Layout, options: Common | None = None) -> Method:
+    """The variant of a method for a layout and its question, and for options."""
+    return method_named(name).variant(layout, options)
 
 
 def demand_answers(name: str, layout: Layout) -> None:

@@ -30,12 +30,11 @@ CUT_OFF = "was cut off because it flooded the broker"  # of a client, in a warni
 
 def on_user_scale(verdict: Verdict, scale: Scale) -> Verdict:
     """A machine's verdict, converted from [0, 1] to the user's scale."""
-    width = scale.high - scale.low
     return msgspec.structs.replace(
         verdict,
         mean=None if verdict.mean is None else scale.user(verdict.mean),
         interval=None if verdict.interval is None else scale.user_interval(*verdict.interval),
-        gap=None if verdict.gap is None else verdict.gap * width,
+        gap=None if verdict.gap is None else min(verdict.gap * scale.width, scale.high - scale.low),
         answers=tuple(_answer_on_user_scale(answer, scale) for answer in verdict.answers),
     )
 
@@ -47,10 +46,13 @@ def _answer_on_user_scale(answer: Answer, scale: Scale) -> Answer:
     if answer.answer == "best":
         value, interval = scale.user(answer.value), scale.user_interval(*answer.interval)
     else:
-        width = scale.high - scale.low
-        sign = -width if scale.goal == "min" else width
-        ends = sorted(sign * end for end in answer.interval)
-        value, interval = sign * answer.value, (ends[0], ends[1])
+        sign, most = -scale.width if scale.goal == "min" else scale.width, scale.high - scale.low
+
+        def lead(x: float) -> float:
+            return min(max(sign * x, -most), most)
+
+        ends = sorted(lead(end) for end in answer.interval)
+        value, interval = lead(answer.value), (ends[0], ends[1])
     return msgspec.structs.replace(answer, value=value, interval=interval)
 
 
@@ -135,7 +137,7 @@ def _build(
     network: dict[str, Any] | None = None,
 ) -> Record:
     """Build a record; pulls and the good event are computed from the clients' part, if there is one."""
-    room, local = method_for(method, layout), certificate["local"]
+    room, local = method_for(method, layout, options), certificate["local"]
     verdicts = [verdict, *(peers or {}).values()]
     return Record(
         schema=SCHEMA,

@@ -6,6 +6,7 @@ method's folder, behind ``Method``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -52,6 +53,18 @@ def coins_said(method: str, problem: Mapping[str, Any]) -> str:
         f"Means are of coins: {METHODS[method].title} turns each reward into its low or its high bound, with "
         "the same mean on average. So they differ slightly from the means of the data; tighter bounds "
         "reduce the difference."
+    )
+
+
+def privacy_said(problem: Mapping[str, Any]) -> str:
+    """What is promised about each reward, if the problem is private; empty if it is not."""
+    epsilon = problem["scale"].get("privacy")
+    if epsilon is None:
+        return ""
+    return (
+        f"Privacy {epsilon:g} per pull: each reward was replaced at once by a random answer. Whatever the "
+        f"reward was, the probability of an answer changes by a factor of at most {math.exp(epsilon):.4g}. A "
+        f"person who is pulled k times has k·{epsilon:g}. Means are estimated from the answers."
     )
 
 

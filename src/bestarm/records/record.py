@@ -238,13 +238,23 @@ def plain_json(value: object) -> dict[str, Any]:
 
 def digest(plain: Mapping[str, Any]) -> str:
     """SHA-256 over the canonical JSON of a record without its digest."""
-    # Without evidence or time, the digest equals that of older records, which lack these fields.
+    # Without evidence, time or answers, the digest equals that of older records, which lack these fields.
     rest = {
         k: v
         for k, v in plain.items()
         if k != "digest" and (v or k != "evidence") and (v is not None or k != "time")
     }
+    rest["verdict"] = _without_answers(plain["verdict"])
+    if isinstance(peers := plain.get("peers"), Mapping):
+        rest["peers"] = {name: _without_answers(verdict) for name, verdict in peers.items()}
     return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()
+
+
+def _without_answers(verdict: Any) -> Any:
+    """A verdict without the field that only questions about several sites fill; it may be forged."""
+    if not isinstance(verdict, Mapping):
+        return verdict
+    return {key: value for key, value in verdict.items() if value or key != "answers"}
 
 
 def _read(path: Path) -> Any:

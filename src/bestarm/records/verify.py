@@ -21,7 +21,7 @@ from bestarm.problem.problem import Problem
 from bestarm.problem.scale import Scale
 from bestarm.protocol.events import Start
 from bestarm.protocol.options import make, on_unit_scale
-from bestarm.protocol.registry import method_for
+from bestarm.protocol.registry import method_for, method_named
 from bestarm.protocol.rounds import heard
 from bestarm.records.build import CUT_OFF, SHARED, count_pulls, faults_of, good_event, on_user_scale, overall
 from bestarm.records.record import SCHEMA, Bits, Record, digest, plain_json
@@ -97,9 +97,11 @@ def _check(record: Record) -> Iterator[str]:
         yield f"schema {record.schema} is not {SCHEMA}, the one that this version can check"
         return
     layout, scale = Problem.layout_from_dict(record.problem)
-    method = method_for(record.method, layout)
-    options = make(method.options, {**record.options, "delta": record.delta}, where="options")
+    options = make(
+        method_named(record.method).options, {**record.options, "delta": record.delta}, where="options"
+    )
     options = on_unit_scale(options, scale)
+    method = method_for(record.method, layout, options)
     method.refuse(layout, options)
     gone: set[str] = set()  # their state when they were dropped is unknown
     if method.server is None:
@@ -228,7 +230,8 @@ def _good_event(record: Record, layout: Layout, options: Any) -> bool | None:
     if any(None in row for group in record.problem["groups"] for row in group.get("rewards", [[None]])):
         return None  # the record does not contain all true means
     means = Problem.from_dict(record.problem).means
-    return good_event(method_for(record.method, layout), layout, options, means, record.verdict.certificate)
+    method = method_for(record.method, layout, options)
+    return good_event(method, layout, options, means, record.verdict.certificate)
 
 
 def _replay(record: Record) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from bestarm.problem.problem import Problem
 from bestarm.problem.question import Cells
 from bestarm.protocol.options import make
-from bestarm.protocol.registry import method_for
+from bestarm.protocol.registry import method_for, method_named
 from bestarm.protocol.trace import Certificate, Trace, View
 from bestarm.records.record import Record
 
@@ -47,11 +47,11 @@ def read_certificate(
     InputError
         If the method or an option is unknown.
     """
-    groups = problem["groups"]
-    found = method_for(method, Problem.layout_from_dict(problem)[0])
-    return found.trace(
+    groups, layout = problem["groups"], Problem.layout_from_dict(problem)[0]
+    chosen = make(method_named(method).options, {**options, "delta": delta}, where="options")
+    return method_for(method, layout, chosen).trace(
         Certificate(
-            options=make(found.options, {**options, "delta": delta}, where="options"),
+            options=chosen,
             arms=tuple(len(group["arms"]) for group in groups),
             clients=tuple(tuple(group["clients"]) for group in groups),
             server=certificate["server"],

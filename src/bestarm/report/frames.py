@@ -168,7 +168,7 @@ def frame_of(facts: Facts, epoch: int, count: int) -> Frame:
     verdict = None if isinstance(facts, StudyFacts) else facts.verdict
     answer = "a study" if study else "not decided yet"
     if verdict:
-        answer = verdict.arm or "undecided"
+        answer = verdict.summary or "undecided"
     over = verdict is not None or study
     link = None
     if verdict and not isinstance(facts, SiteFacts):

@@ -6,6 +6,7 @@ run.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from bestarm.util.text import nearest, shorten
 
 # Problems that a name and its parameters describe.
 FAMILIES: dict[str, Callable[..., Problem]] = {"paper": Problem.paper_instance}
-RUN_KEYS = ("method", "goal", "seed", "family", "sigma")
+RUN_KEYS = ("method", "goal", "seed", "family", "sigma", "privacy")
 TABLES = ("group", "data", "adversary", "network")
 NETWORK_KEYS = ("delay", "loss", "start", "crashes", "placement", "attack")
 
@@ -121,6 +122,9 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
         raise InputError(f"sigma = {shorten(keys['sigma'])} belongs to a family", fix='Add family = "paper"')
     made = FAMILIES[family] if family else None
     problem = _problem(keys, folder)
+    if "privacy" in keys:
+        problem = problem.private(keys["privacy"])
+        made = functools.partial(_hidden, made, keys["privacy"]) if made else None
     asked = {key: keys[key] for key in QUESTION_KEYS if key in keys}
     problem = problem.asking(**asked) if asked else problem
     chosen = method or default_method(options, problem.layout, "adversary" in keys)
@@ -128,6 +132,11 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
     adversaries = tuple(_adversaries(keys.get("adversary", []), problem))
     network = _network(keys["network"], problem, folder) if "network" in keys else None
     return Scenario(problem, method, seed, options, adversaries, network, made, "question" in keys)
+
+
+def _hidden(family: Callable[..., Problem], privacy: float, **parameters: Any) -> Problem:
+    """A problem of a family, with privacy."""
+    return family(**parameters).private(privacy)
 
 
 def _network(table: Any, problem: Problem, folder: Path) -> Network:
@@ -278,6 +287,13 @@ def _check_group(table: Mapping[str, Any], number: int, seen: set[str]) -> None:
     name = table["name"]
     where = f"[[group]] {shorten(name)}"
     for key in table:
+        if key == "privacy":
+            raise InputError(
+                f"privacy = {shorten(table[key])} in one group",
+                where=where,
+                expected="one ε for the whole problem: different ones could change the order of arms",
+                fix="Write privacy at the top of the scenario",
+            )
         if key not in GROUP_KEYS:
             raise InputError(
                 f'key "{key}" = {shorten(table[key])} is unknown', where=where, fix=nearest(key, GROUP_KEYS)

@@ -10,7 +10,7 @@ from bestarm.errors import InputError
 from bestarm.problem.layout import Layout
 from bestarm.problem.problem import Problem
 from bestarm.protocol.options import Common
-from bestarm.protocol.registry import Method
+from bestarm.protocol.registry import Method, method_named
 from bestarm.simulate.lying_client import ATTACKS, World
 from bestarm.util.seeds import stream
 from bestarm.util.text import nearest, shorten
@@ -147,11 +147,14 @@ def refuse_attacks(method: Method, options: Common, adversaries: Sequence[Advers
             continue
         possible = [name for name, other in ATTACKS.items() if not other.obstacle(method, options)]
         grouped = method.grouped is not None and not attack.obstacle(method.grouped, options)
+        robust = method_named(method.name).robust
+        tolerant = method is not robust and robust is not None and not attack.obstacle(robust, options)
+        fix = "It can be simulated if a group has several clients" if grouped else ""
         raise InputError(
             f'attack "{adversary.attack}" cannot be simulated with method "{method.name}": {obstacle}',
             where=f"adversary of group {shorten(adversary.group)}",
             expected=f"one of: {', '.join(possible)}",
-            fix="It can be simulated if a group has several clients" if grouped else "",
+            fix="It can be simulated with byzantine above 0" if tolerant else fix,
         )
 
 

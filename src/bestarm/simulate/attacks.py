@@ -243,3 +243,62 @@ class Adaptive(Attack, name="adaptive"):
         liars = sum(m.group == self.subject and m.name in self.world.liars for m in self.world.machines)
         statistic = _lies(self).statistic
         return statistic(self.machine, seen + [value] * liars, self.world.options.byzantine)
+
+
+class Pump(Attack, name="pump"):
+    """Claims a little more than any honest client has seen for its group's leading arm, so that it leads all.
+
+    The claim is always possible, so nothing proves it wrong. In the best group it claims a little less.
+    """
+
+    def mean(self, arm: int, mean: float) -> float:
+        arms = range(self.world.problem.layout.arm_counts[self.subject])
+        seen = [max(self.world.observed(self.subject, a), default=0.0) for a in arms]
+        if seen[arm] < max(seen):
+            return mean
+        return max(mean - 0.05, 0.0) if self.in_best_group else min(max(seen[arm], mean) + 0.05, 1.0)
+
+
+class Withhold(Attack, name="withhold"):
+    """Keeps its messages back while its own rewards look worse than its arms are, and sends them later."""
+
+    needs: ClassVar[tuple[str, ...]] = ("observed",)
+    kept: tuple[bytes, ...] = ()
+
+    def words(self, payload: bytes) -> list[bytes]:
+        self.kept = (*self.kept, payload)
+        if self._bad():
+            return []
+        said, self.kept = list(self.kept), ()
+        return said
+
+    def _bad(self) -> bool:
+        """Whether its rewards so far are below the true means."""
+        lies, j = _lies(self), self.machine.group
+        arms = range(self.world.problem.layout.arm_counts[j])
+        seen = [(self.world.mean(j, a), lies.observed(self.machine, a)) for a in arms]
+        return sum(mean - found for mean, found in seen if found is not None) > 0.0
+
+
+class Rush(Attack, name="rush"):
+    """Answers last, with the worst honest mean of the best arm and the best honest mean of every other arm.
+
+    No trimming tells these claims from honest ones.
+    """
+
+    waits: ClassVar[bool] = True
+
+    def mean(self, arm: int, mean: float) -> float:
+        seen = self.world.observed(self.subject, arm) or [mean]
+        return min(seen) if (self.subject, arm) == self.world.best else max(seen)
+
+
+class Steer(Attack, name="steer"):
+    """Answers last, in turns with the largest and the smallest honest mean, so that the leader changes."""
+
+    waits: ClassVar[bool] = True
+
+    def mean(self, arm: int, mean: float) -> float:
+        seen = self.world.observed(self.subject, arm) or [mean]
+        up = self.turn % 2 == self.subject % 2
+        return max(seen) if up else min(seen)

@@ -32,21 +32,27 @@ if TYPE_CHECKING:
 
 
 DEFAULT_METHOD = "bet"
-DEFAULT_WITH_LIARS = "fisher"
+DEFAULT_WITH_LIARS = "fisher"  # if rewards are 0/1; for others the default method needs fewer pulls
 
 
 def default_method(options: Mapping[str, Any], layout: Layout, liars: bool = False) -> str:
-    """The method if none is named: the default, or another one that supports liars, or groups with ε.
+    """The method if none is named: the default, or another one for groups with ε or for liars.
 
-    >>> layout = Problem.bernoulli([[0.9], [0.2]], clients=3).layout
-    >>> [default_method(options, layout) for options in ({}, {"byzantine": 1}, {"epsilon": 0.1})]
+    >>> coins = Problem.bernoulli([[0.9], [0.2]], clients=3).layout
+    >>> [default_method(options, coins) for options in ({}, {"byzantine": 1}, {"epsilon": 0.1})]
     ['bet', 'fisher', 'fisher']
+    >>> beta = {"kind": "beta", "a": 9, "b": 1}
+    >>> times = Problem.from_rewards({"g": {"a": beta, "b": 0.2}}, clients=3).layout
+    >>> default_method({"byzantine": 1}, times)
+    'bet'
     """
     if layout.question.kind != "anywhere":
         return DEFAULT_METHOD
-    several = len(layout.clients) > len(layout.groups)
-    other = liars or options.get("byzantine") or (several and options.get("epsilon"))
-    return DEFAULT_WITH_LIARS if other else DEFAULT_METHOD
+    if len(layout.clients) > len(layout.groups) and options.get("epsilon"):
+        return DEFAULT_WITH_LIARS
+    if options.get("byzantine"):
+        return DEFAULT_WITH_LIARS if all(group.binary for group in layout.groups) else DEFAULT_METHOD
+    return DEFAULT_WITH_LIARS if liars else DEFAULT_METHOD
 
 
 class Interrupted(KeyboardInterrupt):
@@ -86,7 +92,7 @@ def identify(
         The values in a scenario are the defaults for the parameters below.
     method : str or options object, optional
         A method's name, or its options, such as ``ba.Fisher(prefer="rounds")``. By default "bet",
-        or "fisher" if `byzantine` is above 0.
+        or "fisher" if `byzantine` is above 0 and rewards are 0/1.
     delta : float, optional
         The probability of a wrong answer is at most this.
     seed : int, optional

@@ -59,13 +59,13 @@ class NetworkRun(Steps):
         for v, names in enumerate(self.hears):
             for name in names:
                 self.heard_by[self.index[name]].append(v)
-        made = peer or method_for(method, layout).peer
+        made = peer or method_for(method, layout, options).peer
         self.make: Callable[[int], PeerMachine] = lambda i: made(
             layout, layout.clients[i], self.unit, self.hears[i]
         )
         self.peers: list[PeerMachine] = [self.make(i) for i in range(len(layout.clients))]
         self.adversaries = [*adversaries, *network.liars(layout, options.byzantine, seed)]
-        recruit(method_for(method, layout), problem, self.unit, self.peers, self.adversaries, seed)
+        recruit(method_for(method, layout, options), problem, self.unit, self.peers, self.adversaries, seed)
         self.honest = [i for i, p in enumerate(self.peers) if not isinstance(p, Attack)]
         self.rng = stream(seed, len(self.peers), 2**31)
         self.pulls: list[events.Pull | None] = [None] * len(self.peers)

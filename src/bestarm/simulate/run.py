@@ -122,7 +122,7 @@ class Run(Steps):
         self.watch = watch
         layout = problem.layout
         self.unit = on_unit_scale(options, problem.scale)
-        room = method_for(method, layout)
+        room = method_for(method, layout, options)
         assert room.server is not None
         self.server: ServerMachine = room.server(layout, self.unit)
         self.clients: list[ClientMachine] = [room.client(layout, name, self.unit) for name in layout.clients]

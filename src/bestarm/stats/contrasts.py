@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bestarm.stats import betting
 from bestarm.stats.sums import Floats, Sums
@@ -195,7 +195,12 @@ def contrast_bets(
 
 
 def log_wealths(bets: ContrastBets, up: Sums, down: Sums, *, coins: bool = False) -> Floats:
-    """The least logarithm of the factor of each stake, from the block's rewards; the last axis is the stake.
+    """The least logarithm of the factor of each stake, from the block's rewards; stakes are the last axis."""
+    return np.asarray(site_logs(bets, up, down, coins=coins).sum(axis=-2))
+
+
+def site_logs(bets: ContrastBets, up: Sums, down: Sums, *, coins: bool = False) -> Floats:
+    """The part of each site in ``log_wealths``; the last axes are site and stake.
 
     The sums of b may be rounded as ``betting.least_log_wealth`` allows, those of a in the reflected way. If
     all rewards are 0/1 (`coins`), this is the logarithm itself, and is found faster.
@@ -215,11 +220,11 @@ def log_wealths(bets: ContrastBets, up: Sums, down: Sums, *, coins: bool = False
         stakes * bets.share.down[..., None],
         1.0 - bets.centres.down[..., None],
     )
-    return np.asarray((gained + lost).sum(axis=-2))
+    return np.asarray(gained + lost)
 
 
 def _coin_logs(bets: ContrastBets, up: Sums, down: Sums) -> Floats:
-    """``log_wealths`` for 0/1 rewards: the ones and the zeros of each cell have one factor each."""
+    """``site_logs`` for 0/1 rewards: the ones and the zeros of each cell have one factor each."""
     stakes, found = bets.stakes[..., None, :], []
     for sums, share, centre, sign in (
         (up, bets.share.up, bets.centres.up, 1.0),
@@ -228,7 +233,7 @@ def _coin_logs(bets: ContrastBets, up: Sums, down: Sums) -> Floats:
         bet = stakes * (sign * share)[..., None]
         ones, zeros, m = (part[..., None] for part in (sums.total, sums.count - sums.total, centre))
         found.append(ones * np.log(1.0 + bet * (1.0 - m)) + zeros * np.log(1.0 - bet * m))
-    return np.asarray((found[0] + found[1]).sum(axis=-2))
+    return np.asarray(found[0] + found[1])
 
 
 def log_factor(bets: ContrastBets, up: Sums, down: Sums, *, coins: bool = False) -> Floats:
@@ -252,15 +257,16 @@ class Played:
 
 def lower_bound(
     blocks: Sequence[Played], weights: Sides, alpha: float, span: tuple[float, float] = (-1.0, 1.0)
-) -> float:
-    """A lower bound on the lead of b over a, below it with probability at most alpha at any stopping time.
+) -> Floats:
+    """A lower bound on the lead of b over a, above it with probability at most alpha at any stopping time.
 
-    It is the largest lead against which bets at fixed shares of a grid of stakes have won 1/alpha.
+    It is the largest lead against which bets at fixed shares of a grid of stakes have won 1/alpha. Leading
+    axes of the rewards are trials.
 
     Parameters
     ----------
     blocks : sequence of Played
-        All blocks in which the cells were pulled, in order.
+        All blocks in which the cells were pulled, in order; at least one.
     weights : Sides
         The weight of each cell.
     alpha : float
@@ -270,22 +276,28 @@ def lower_bound(
 
     Returns
     -------
-    float
+    ndarray
     """
-    low, high = span
-    target = math.log(1.0 / alpha)
+    shape = blocks[0].on.count.shape[:-1]
+    low, high = np.full(shape, span[0]), np.full(shape, span[1])
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        logs = sum((_block_logs(block, weights, middle) for block in blocks), start=np.zeros(STAKES))
-        won = float(betting.log_mean_exp(logs, 1.0 / STAKES)) >= target
-        low, high = (middle, high) if won else (low, middle)
+        won = has_won(blocks, weights, alpha, middle)
+        low, high = np.where(won, middle, low), np.where(won, high, middle)
     return low
 
 
-def _block_logs(block: Played, weights: Sides, margin: float) -> Floats:
+def has_won(blocks: Sequence[Played], weights: Sides, alpha: float, lead: ArrayLike) -> NDArray[np.bool_]:
+    """Whether the bets against a lead of at most `lead` have won 1/alpha: it is below the lower bound."""
+    logs = sum((_block_logs(block, weights, lead) for block in blocks), start=np.zeros(STAKES))
+    return np.asarray(betting.log_mean_exp(logs, 1.0 / STAKES) >= math.log(1.0 / alpha))
+
+
+def _block_logs(block: Played, weights: Sides, margin: ArrayLike) -> Floats:
     """The logarithm of a block's factor for each stake, for bets on a lead of more than `margin`."""
     share = Sides(share_of(weights.up, block.pulls.up), share_of(weights.down, block.pulls.down))
-    largest = betting.CAP / (2.0 * max(share.up.max(), share.down.max()))  # no centre is outside [−1, 2]
-    grid = largest * np.exp2(-0.5 * np.arange(STAKES))
+    most = np.maximum(share.up.max(axis=-1), share.down.max(axis=-1))
+    largest = betting.CAP / (2.0 * most)  # no centre is outside [−1, 2]
+    grid = largest[..., None] * np.exp2(-0.5 * np.arange(STAKES))
     centres = centres_of(block.means, block.pulls, weights, margin)
     return log_wealths(ContrastBets(centres, share, grid, grid), block.on, block.against)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Index = int | slice | NDArray[np.int64] | NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Sums:
             np.maximum(self.most, other.most),
         )
 
-    def at(self, place: Any) -> Sums:
+    def at(self, place: Index | tuple[Index, ...]) -> Sums:
         """The rewards of some of the arms; `place` is an index of the arrays."""
         return Sums(*(np.asarray(part[place]) for part in self.parts))
 

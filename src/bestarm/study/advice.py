@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bestarm.problem.privacy import Private, price
 from bestarm.protocol.planning import Averages, change, percent
 from bestarm.protocol.registry import METHODS, method_for
 from bestarm.simulate.identify import prepare
@@ -35,6 +36,8 @@ def advise(bench: Bench, best: Limit | None, rows: Sequence[MethodPlan], budget:
         found = [_epsilon_advice(bench, row, np.inf) for row in rows]
     if known := [pair for pair in found if pair is not None]:
         yield min(known)[1]
+    if (cost_of := _privacy_advice(bench)) is not None:
+        yield cost_of
     if budget is not None:
         yield _budget_advice(rows, best, budget)
 
@@ -59,9 +62,9 @@ def _comparison(name: str, cost: Averages, first: str, least: Averages) -> str:
 def _epsilon_advice(bench: Bench, row: MethodPlan, pulls: float) -> tuple[float, str] | None:
     """The smallest of a few ε that saves a tenth of the pulls (or lets the run end): its pulls and a text."""
     problem, _, chosen = prepare(bench.scenario, row.method, row.options)
-    if chosen.epsilon > 0.0 or not method_for(row.method, problem.layout).epsilon:
+    if chosen.epsilon > 0.0 or not method_for(row.method, problem.layout, chosen).epsilon:
         return None
-    width = problem.scale.high - problem.scale.low
+    width = problem.scale.high - problem.scale.low  # ε is on the user's scale, also with privacy
     for epsilon in (0.01 * width, 0.02 * width, 0.05 * width, 0.1 * width):
         few = min(row.trials, SEARCH_TRIALS)
         other = Cost.of(bench.run(row.method, {**row.options, "epsilon": epsilon}, INSTEAD, few))
@@ -77,6 +80,25 @@ def _epsilon_advice(bench: Bench, row: MethodPlan, pulls: float) -> tuple[float,
             "the answer may then be that far from the best."
         )
     return None
+
+
+def _privacy_advice(bench: Bench) -> str | None:
+    """What privacy costs, predicted from the two best arms: it is in the measured pulls already."""
+    problem = bench.scenario.problem
+    if problem.scale.privacy is None:
+        return None
+    firsts = [problem.rewards[problem.layout.clients.index(g.clients[0])] for g in problem.layout.groups]
+    arms = [model for row in firsts for model in row if isinstance(model, Private)]
+    if any(model.mean is None for model in arms) or len(arms) < 2:
+        return None
+    top = sorted(arms, key=lambda model: -(model.mean or 0.0))[:2]
+    factor = price([model.model for model in top], problem.scale.privacy)
+    if factor is None:
+        return None
+    return (
+        f"privacy = {problem.scale.privacy:g} takes about {factor:.3g} times the pulls of a run without it "
+        "(predicted for small gaps); the forecasts include it."
+    )
 
 
 def _budget_advice(rows: Sequence[MethodPlan], best: Limit | None, budget: int) -> str:

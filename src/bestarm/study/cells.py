@@ -201,5 +201,5 @@ def _cells(
         ready = prepare(base, keys.get("method", method), rest, liars=bool(liars))
         ready[0].demand_rewards()
         check_adversaries(ready[0].layout, liars)
-        refuse_attacks(method_for(ready[1], ready[0].layout), ready[2], liars)
+        refuse_attacks(method_for(ready[1], ready[0].layout, ready[2]), ready[2], liars)
         yield Cell(keys, *ready, liars, check_network(*ready, network, force, liars))

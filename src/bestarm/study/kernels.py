@@ -24,7 +24,7 @@ def kernel_for(
     method: str, problem: Problem, options: Common, adversaries: Sequence[Adversary] = ()
 ) -> Kernel | None:
     """The kernel that can simulate these runs, or None if only the machines can."""
-    ask = method_for(method, problem.layout).kernel
+    ask = method_for(method, problem.layout, options).kernel
     if ask is None:
         return None
     liars = check_adversaries(problem.layout, adversaries)

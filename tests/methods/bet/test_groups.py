@@ -568,12 +568,10 @@ def test_more_clients_share_the_pulls():
     assert pulls[4] < 1.25 * pulls[1]
 
 
-def test_epsilon_and_liars_are_refused():
+def test_epsilon_is_refused():
     problem = Problem.bernoulli([[0.9], [0.5]], clients=3)
     with pytest.raises(InputError, match="several clients per group"):
         ba.identify(problem, "bet", epsilon=0.1)
-    with pytest.raises(InputError, match="trusts all clients"):
-        ba.identify(problem, "bet", byzantine=1)
 
 
 def test_a_trace_shows_who_left_and_to_whom():

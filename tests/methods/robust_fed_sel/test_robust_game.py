@@ -9,6 +9,7 @@ client that has reported has answered this round.
 from __future__ import annotations
 
 from collections import deque
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -17,8 +18,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bestarm import Problem
-from bestarm.methods import fisher
+from bestarm.methods import bet, fisher
 from bestarm.methods import robust_fed_sel as robust
+from bestarm.methods.bet import robust as bet_liars
+from bestarm.methods.bet.levels import Report as Tally
+from bestarm.methods.bet.robust.messages import Part, encode
 from bestarm.methods.fed_sel import decisions as fed_sel_decisions
 from bestarm.methods.fed_sel.messages import Report
 from bestarm.methods.fisher import pooled
@@ -34,7 +38,8 @@ MEANS = [[0.9, 0.1], [0.7, 0.2]]
 class Game(RuleBasedStateMachine):
     """One run. Subclasses choose the rules."""
 
-    method, times, keys = robust, 2, {"rules": "tight", "period": 6000, "budget": 10**9}
+    family = method = robust
+    times, keys = 2, {"rules": "tight", "period": 6000, "budget": 10**9}
     stop = b"\xc0"
     ordered = False  # whether a client's later messages are blocked once one of them is lost
 
@@ -43,9 +48,7 @@ class Game(RuleBasedStateMachine):
         self.f = f
         self.problem = Problem.bernoulli(MEANS, clients=self.times * f + 1)
         layout = self.problem.layout
-        options = (fisher if self.method is pooled else robust).METHOD.options(
-            delta=0.1, byzantine=f, **self.keys
-        )
+        options = self.family.METHOD.options(delta=0.1, byzantine=f, **self.keys)
         self.server = self.method.Server(layout, options)
         self.liars = [
             name for group in layout.groups for name in data.draw(st.permutations(group.clients))[:f]
@@ -84,10 +87,11 @@ class Game(RuleBasedStateMachine):
             pull, self.pulls[name] = self.pulls[name], None
             means = MEANS[self.problem.layout.group_of[name]]
             sums = []
-            for arm in pull.arms:
+            for arm, share in zip(pull.arms, pull.each, strict=True):
                 made, paid = self.paid[name].get(arm, (0, 0))
-                total = int(means[arm] * (made + pull.times) + 0.5)
-                self.paid[name][arm] = (made + pull.times, total)
+                made += pull.times * share
+                total = int(means[arm] * made + 0.5)
+                self.paid[name][arm] = (made, total)
                 sums.append(float(total - paid))
             self._client(name, self.honest[name].handle(Pulled(tuple(sums), pull.times)))
 
@@ -187,7 +191,7 @@ class Game(RuleBasedStateMachine):
 
     @invariant()
     def robust_bounds_hold_the_mean(self):
-        if not hasattr(self, "server") or self.method is pooled:
+        if not hasattr(self, "server") or self.method is not robust:
             return
         server = self.server
         for j in np.flatnonzero(server.arm >= 0):
@@ -242,7 +246,8 @@ class PaperGame(Game):
 
 
 class PooledGame(Game):
-    method, times, keys = pooled, 2, {"n0": 16, "budget": 10**9}
+    family, method = fisher, pooled
+    keys: ClassVar = {"n0": 16, "budget": 10**9}
     stop, ordered = b"\x80", True
 
     def _lie(self, data, name, mean, arm, count):
@@ -259,6 +264,28 @@ class PooledGame(Game):
             assert self.server.race[0]
 
 
+class BetGame(Game):
+    family, method = bet, bet_liars
+    keys: ClassVar = {"budget": 10**9}
+    stop, ordered = b"\x80", True
+
+    def _lie(self, data, name, mean, arm, count):
+        server, j = self.server, self.problem.layout.group_of[name]
+        number = data.draw(st.integers(0, server.number))
+        block = server.played[number]
+        counts = [n for n in block.pulls(j).tolist() if n]
+        sums = [data.draw(st.integers(0, n)) for n in counts]
+        reports = (
+            Tally.of(n, block.n, total, total, 0.0, True) for n, total in zip(counts, sums, strict=True)
+        )
+        return encode(Part(number, tuple(reports)), server.own_wire)[0]
+
+    @invariant()
+    def the_best_arm_stays(self):
+        if hasattr(self, "server"):
+            assert self.server.inside[0]
+
+
 SETTINGS = settings(
     max_examples=examples(60),
     stateful_step_count=40,
@@ -272,14 +299,20 @@ TestPaper = PaperGame.TestCase
 TestPaper.settings = SETTINGS
 TestPooled = PooledGame.TestCase
 TestPooled.settings = SETTINGS
+TestBet = BetGame.TestCase
+TestBet.settings = SETTINGS
 
 
-@pytest.mark.parametrize(("method", "keys"), [(robust, {"rules": "tight"}), (pooled, {})])
-def test_random_bytes_never_raise_out_of_the_server(method, keys):
+@pytest.mark.parametrize(
+    ("family", "method", "keys"),
+    [(robust, robust, {"rules": "tight"}), (fisher, pooled, {}), (bet, bet_liars, {})],
+    ids=["robust-fed-sel", "fisher", "bet"],
+)
+def test_random_bytes_never_raise_out_of_the_server(family, method, keys):
     """A hundred thousand malformed messages, sent in every state."""
     rng = np.random.default_rng(3)
     problem = Problem.bernoulli(MEANS, clients=5)
-    options = (fisher if method is pooled else robust).METHOD.options(delta=0.1, byzantine=2, **keys)
+    options = family.METHOD.options(delta=0.1, byzantine=2, **keys)
     taken = 0
     for _ in range(2_000):
         server = method.Server(problem.layout, options)

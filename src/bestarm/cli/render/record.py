@@ -24,6 +24,7 @@ from bestarm.records.describe import (
     leading,
     mean_of,
     nothing_promised,
+    privacy_said,
     still_in,
     what_helps,
     why_undecided,
@@ -54,6 +55,8 @@ def show(record: Record, drawn: bool = False) -> None:
     else:
         _show_undecided(record)
     show_data(Data.from_dict(record.problem))
+    if hidden := privacy_said(record.problem):
+        out.print(hidden, style="dim", soft_wrap=True)
     _show_trouble(record)
     if options is not None:
         show_options(options)

@@ -167,7 +167,7 @@ def terms_for(
     ]
     method = peer_method()
     options = make(METHODS[method].options, keys, where=f"method {method}")
-    problem = {"scale": dataclasses.asdict(Scale()), "finite": False, "groups": rows}
+    problem = {"scale": Scale().to_dict(), "finite": False, "groups": rows}
     terms = Terms(secrets.token_bytes(RUN_BYTES), method, dataclasses.asdict(options), problem)
     terms.room.refuse(terms.layout, terms.unit)
     return terms, graph

@@ -15,11 +15,14 @@ import numpy as np
 
 from bestarm.deploy.process import checkpoint
 from bestarm.errors import InputError
+from bestarm.problem.privacy import answer
+from bestarm.problem.scale import Scale
 from bestarm.util.text import shorten
 
 PIECE = 10_000  # rewards requested at a time
 
 MAX_OUTPUT = 1 << 20  # bytes of one answer
+UNSHOWN = "not shown, for privacy"
 
 
 class SourceFailed(Exception):
@@ -77,10 +80,19 @@ class Source(ABC):
     redraws = False  # whether recorded rewards are drawn with replacement
     marks: Mapping[int, str] = {}  # of a recording: number of first rows -> their digest
 
-    def __init__(self, name: str, *, low: float = 0.0, high: float = 1.0, retry: Retry | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        low: float = 0.0,
+        high: float = 1.0,
+        retry: Retry | None = None,
+        private: Scale | None = None,
+    ) -> None:
         if not (low < high and math.isfinite(high - low)):
             raise InputError(f"bounds = [{low}, {high}]", where=name, expected="[low, high] with low < high")
         self.name, self.low, self.high, self.retry = name, low, high, retry or Retry()
+        self.private = private  # a scale with privacy: rewards become random answers as they arrive
         self._kept: dict[str, list[float]] = {}
         self._owed: dict[str, Exception] = {}
 
@@ -102,7 +114,7 @@ class Source(ABC):
                         expected="1" if asked == 1 else f"1 to {asked}",
                     )
                 for value in found:
-                    kept.append(self._checked(arm, value))
+                    kept.append(self._hidden(self._checked(arm, value)))
                 checkpoint()
         except (InputError, SourceFailed, Exhausted) as error:
             if not kept:
@@ -111,6 +123,12 @@ class Source(ABC):
         given = kept[:times]
         del kept[:times]
         return given
+
+    def _hidden(self, reward: float) -> float:
+        """The reward, or with privacy a random answer of 0 or 1. Nothing else ever sees the reward then."""
+        if self.private is None or self.private.privacy is None:
+            return reward
+        return answer(self.private.share(reward), self.private.privacy)
 
     def arrived(self, arm: str) -> list[float]:
         """Return the rewards of this arm that have arrived, but not been returned: a pull was cancelled."""
@@ -147,30 +165,42 @@ class Source(ABC):
             try:
                 async with limit:
                     return await self._fetch(arm, times)
-            except (InputError, SourceFailed, Exhausted):
+            except InputError as error:
+                raise (error if self.private is None else self._unshown(arm, error)) from None
+            except (SourceFailed, Exhausted):
                 raise
             except Exception as error:
                 final = isinstance(error, Failed) and error.final
                 text = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
                 if limit.expired():
                     text = f"no answer within {self.retry.timeout:g} s"
+                elif self.private is not None:
+                    text = f"an attempt failed ({type(error).__name__}; {UNSHOWN})"
                 failures += 1
                 if final or failures >= self.retry.attempts:
                     tries = "1 attempt" if failures == 1 else f"{failures} attempts"
-                    raise SourceFailed(f"{self._where(arm)}: {text} (gave up after {tries})") from error
+                    cause = None if self.private else error
+                    raise SourceFailed(f"{self._where(arm)}: {text} (gave up after {tries})") from cause
             checkpoint()
             await asyncio.sleep(self.retry.pause(failures))
 
     def _where(self, arm: str) -> str:
         return f'{self.name}, arm "{arm}"'
 
+    def _unshown(self, arm: str, error: InputError) -> InputError:
+        """An error about an answer, without the answer."""
+        what = f"gave an answer that can't be used ({UNSHOWN})"
+        return InputError(what, where=self._where(arm), expected=error.expected, fix=error.fix)
+
     def _checked(self, arm: str, value: object) -> float:
         number = number_in(value)
         if number is None:
-            raise InputError(f"gave {shorten(value)}", where=self._where(arm), expected="a finite number")
+            what = shorten(value) if self.private is None else f"no number ({UNSHOWN})"
+            raise InputError(f"gave {what}", where=self._where(arm), expected="a finite number")
         if not self.low <= number <= self.high:
+            what = f"of {number!r}" if self.private is None else f"out of bounds ({UNSHOWN})"
             raise InputError(
-                f"gave a reward of {number!r}",
+                f"gave a reward {what}",
                 where=self._where(arm),
                 expected=f"a reward in [{self.low:g}, {self.high:g}]",
                 fix="Correct the source; or ask the operator of this run for other bounds: they belong to "

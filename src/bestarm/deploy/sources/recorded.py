@@ -46,7 +46,7 @@ class FromCsv(Source):
         self.arm_column, self.reward_column = arm_column, reward_column
         self._rows = _Rows(arms)
         self.rewards = self._read(Path(path))
-        if not replace:
+        if not replace and self.private is None:
             self.marks = self._rows.marks()
         self._played: dict[str, tuple[int, Any]] = {}  # by arm: number of rewards, and their hash
         for arm in arms:
@@ -95,7 +95,12 @@ class FromCsv(Source):
         return {"played": {arm: (times, self._digest(arm, times)) for arm, times in made.items()}}
 
     def _digest(self, arm: str, times: int) -> str:
-        """Digest of the first rewards of an arm, extended step by step as `times` grows."""
+        """Digest of the first rewards of an arm, extended step by step as `times` grows.
+
+        With privacy there is none: it would tell which rewards these were.
+        """
+        if self.private is not None:
+            return ""
         done, so_far = self._played.get(arm, (0, hashlib.sha256()))
         if times < done:
             done, so_far = 0, hashlib.sha256()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from bestarm.methods.bet import groups, sites
+from bestarm.methods.bet import groups, robust, sites
 from bestarm.methods.bet.audit import audit_client, good_event, pulls_of
 from bestarm.methods.bet.blocks import refuse
 from bestarm.methods.bet.client import Client
@@ -44,35 +44,41 @@ METHOD = Method(
     audit_client=audit_client,
     claims_intervals=lambda options: False,
     interval_promise=interval_promise,
+    liars=True,
     phases=("first pulls", "blocks"),
     kernel=kernel_for,
     plan=FACTS,
     trace=Trace,
 )
-METHOD = dataclasses.replace(
+_GROUPED = dataclasses.replace(
     METHOD,
-    grouped=dataclasses.replace(
-        METHOD,
-        client=groups.Client,
-        server=groups.Server,
-        good_event=groups.good_event,
-        audit_client=groups.audit_client,
-        epsilon=False,
-        pools=True,
-        kernel=groups.kernel_for,
-        trace=groups.Trace,
-    ),
-    asked=dataclasses.replace(
-        METHOD,
-        client=sites.Client,
-        server=sites.Server,
-        good_event=sites.good_event,
-        audit_client=sites.audit_client,
-        epsilon=False,
-        pools=True,
-        kernel=sites.kernel_for,
-        trace=sites.Trace,
-    ),
+    client=groups.Client,
+    server=groups.Server,
+    good_event=groups.good_event,
+    audit_client=groups.audit_client,
+    epsilon=False,
+    pools=True,
+    kernel=groups.kernel_for,
+    trace=groups.Trace,
 )
+_ROBUST = dataclasses.replace(
+    _GROUPED,
+    client=robust.Client,
+    server=robust.Server,
+    audit_client=robust.audit_client,
+    kernel=robust.kernel_for,
+    lies=robust.LIES,
+)
+_ASKED = dataclasses.replace(
+    _GROUPED,
+    client=sites.Client,
+    server=sites.Server,
+    good_event=sites.good_event,
+    audit_client=sites.audit_client,
+    kernel=sites.kernel_for,
+    lies=sites.LIES,
+    trace=sites.Trace,
+)
+METHOD = dataclasses.replace(METHOD, grouped=_GROUPED, robust=_ROBUST, asked=_ASKED)
 
 __all__ = ["METHOD", "PREFERENCES", "Bet", "Client", "Server"]

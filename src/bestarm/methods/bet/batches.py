@@ -35,11 +35,11 @@ def as_sums(arms: int, pull: Pull, event: Pulled) -> Sums:
     return sums
 
 
-def note_batch(batches: list[dict[str, Any]], heard: int, pull: Pull, event: Pulled) -> None:
-    """Add rewards to a certificate; batches of one ``Pull`` are added up."""
+def note_batch(batches: list[dict[str, Any]], heard: int, pull: Pull, event: Pulled, **more: int) -> None:
+    """Add rewards to a certificate; batches of one ``Pull`` are added up. `more` says what they are for."""
     columns = ["sums", "squares", "least", "most"] if pull.moments else ["sums"]
     row = {c: list(getattr(event, c)) for c in columns}
-    place = {"heard": heard, "arms": list(pull.arms), "each": list(pull.each)}
+    place = {"heard": heard, **more, "arms": list(pull.arms), "each": list(pull.each)}
     last = batches[-1] if batches else {}
     if any(last.get(key) != value for key, value in place.items()):
         batches.append({**place, "times": event.times, **row})

@@ -54,6 +54,11 @@ class BlockClient(ServedClient[Message]):
     def _first(self) -> bool:
         """Whether these are the pulls before the first bets."""
 
+    @property
+    def _block(self) -> dict[str, int]:
+        """What the certificate says about the block of a batch, if messages do not tell it."""
+        return {}
+
     @abstractmethod
     def _stopped(self) -> Send:
         """The message that the client makes no more pulls."""
@@ -84,7 +89,7 @@ class BlockClient(ServedClient[Message]):
         self.supply -= new.count.astype(np.int64)
         self.pulls += made
         self.first_pulls += made * self._first
-        note_batch(self.batches, self.heard, self.asked, event)
+        note_batch(self.batches, self.heard, self.asked, event, **self._block)
         return self._pull()
 
     def _stop(self) -> list[Action]:

@@ -8,7 +8,7 @@ from bestarm.errors import InputError
 from bestarm.methods.bet.levels import BetWire
 from bestarm.methods.bet.options import PREFERENCES, Bet
 from bestarm.problem.layout import Layout
-from bestarm.protocol.rounds import refuse_epsilon
+from bestarm.protocol.rounds import refuse_epsilon, refuse_small_groups
 
 MAX_PULLS = 2**36  # pulls of one arm: the run ends before it would need more
 
@@ -40,17 +40,13 @@ def refuse(layout: Layout, options: Bet) -> None:
     refuse_epsilon(options)
     if layout.question.kind != "anywhere":
         refuse_question(layout, options)
-    elif options.margin or options.open_blocks > 1 or options.allocation != "weights":
+        return
+    if options.margin or options.open_blocks > 1 or options.allocation != "weights":
         raise InputError(
             'margin, open_blocks and allocation do not belong to question = "anywhere"',
             fix='Ask another question, such as question = "overall", or leave them out',
         )
-    if options.byzantine:
-        raise InputError(
-            f"bet trusts all clients, so it can't tolerate byzantine = {options.byzantine} liars",
-            expected="byzantine = 0",
-            fix='Use method = "fisher", which tolerates f liars among 2f + 1 clients of a group',
-        )
+    refuse_small_groups(layout, options, 2, "bet")
     several = any(len(group.clients) > 1 for group in layout.groups)
     if several and options.silence != "wait":
         raise InputError(
@@ -69,6 +65,8 @@ def refuse(layout: Layout, options: Bet) -> None:
 def refuse_question(layout: Layout, options: Bet) -> None:
     """Raise InputError for options that do not fit a question about several sites."""
     kind = layout.question.kind
+    if options.byzantine:
+        _refuse_lying_sites(layout, options.byzantine)
     if options.epsilon > 0:
         raise InputError(
             f'epsilon = {options.epsilon:g} is not supported with question = "{kind}"',
@@ -88,6 +86,37 @@ def refuse_question(layout: Layout, options: Bet) -> None:
     names = {name for group in layout.groups for name in group.arms}
     if kind != "each" and len(names) < 2:
         raise InputError("there is only one option", expected="at least two options to compare")
+
+
+def _refuse_lying_sites(layout: Layout, faults: int) -> None:
+    """Raise InputError if the question does not allow for this many lying sites."""
+    question, sites = layout.question, len(layout.groups)
+    if question.kind != "overall" or question.also or question.missing_options != "refuse":
+        raise InputError(
+            f"byzantine = {faults} is supported only for one answer about options that all sites offer",
+            expected='question = "overall" without `also` and `missing_options`, or question = "anywhere"',
+            fix="Set byzantine = 0, or ask for the best option overall",
+        )
+    if sites <= 2 * faults:
+        raise InputError(
+            f"{faults} of {sites} sites may lie, so no lead between the options could ever be trusted",
+            expected=f"more than {2 * faults} sites (2f + 1)",
+        )
+
+
+def needed_lead(layout: Layout, faults: int) -> float:
+    """The lead that is found for certain, whatever f sites that differ from the others report.
+
+    It is W/(1 − 2W) if W is the weight of the f heaviest sites: f/(M − 2f) for equal weights. From 1 on, no
+    lead is certain to be found.
+
+    >>> from bestarm.problem.problem import Problem
+    >>> problem = Problem.from_rewards({f"s{j}": {"A": 0.5, "B": 0.6} for j in range(20)})
+    >>> round(needed_lead(problem.asking("overall").layout, 2), 9)
+    0.125
+    """
+    heavy = sum(sorted(layout.question.weights)[len(layout.groups) - faults :])
+    return heavy / (1.0 - 2.0 * heavy) if heavy < 0.5 else 1.0
 
 
 def wire_of(layout: Layout, options: Bet) -> BetWire:

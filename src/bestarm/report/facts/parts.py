@@ -15,7 +15,7 @@ from bestarm.protocol.options import make, on_unit_scale
 from bestarm.protocol.registry import method_for, method_named
 from bestarm.protocol.rounds import heard
 from bestarm.protocol.verdict import Verdict
-from bestarm.records.describe import aim, coins_said, mean_of, shared_recording, too_many
+from bestarm.records.describe import aim, coins_said, mean_of, privacy_said, shared_recording, too_many
 from bestarm.records.questions import option_table
 from bestarm.report.facts.network import network_of
 from bestarm.report.facts.reading import Reader
@@ -76,6 +76,7 @@ def of_parts(
         aim=aim(problem),
         mean=mean_of(problem),
         coins=coins_said(method, problem),
+        privacy=privacy_said(problem),
         version=__version__,
         versions=versions(),
         faults=tuple(FaultFacts(f["client"], f["round"], f["reason"], f.get("by")) for f in faults),
@@ -120,10 +121,10 @@ def _bits_up(
     found: dict[str, int] = {}
     try:
         layout, scale = Problem.layout_from_dict(problem)
-        room = method_for(method, layout)
+        made = make(method_named(method).options, {**options, "delta": delta}, where="options")
+        room = method_for(method, layout, made)
         if room.server is None:
             return None
-        made = make(room.options, {**options, "delta": delta}, where="options")
         server = room.server(layout, on_unit_scale(made, scale))
         server.handle(Start())
         for event in heard(certificate["server"]["events"]):

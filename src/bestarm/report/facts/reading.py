@@ -102,7 +102,7 @@ class Reader:
     def _why(self, why: Why | None) -> Why | None:
         """Convert to the user's scale."""
         if isinstance(why, FarBehind):
-            return FarBehind((self.scale.high - self.scale.low) * why.bound)
+            return FarBehind(self.scale.width * why.bound)
         if isinstance(why, Apart):
             return Apart(self.scale.user(why.end), self.scale.user(why.best))
         return why

@@ -217,10 +217,11 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A run, finished or not, as a report shows it.
 
     `aim` explains what "best" means if that isn't obvious, `mean` names the quantity that the means are of,
-    and `coins` is a note for runs whose means are of coins. `private` says whether the clients' own parts are
-    known (None during the run). `peers` counts the honest peers by their answer. `broken` says why nothing is
-    promised, `checks` what is wrong with the record. `file` and `command` belong to the record. A question
-    about several sites has `options_by_site`, and `answers` and `promises` as sentences.
+    `coins` is a note for runs whose means are of coins, and `privacy` one about random answers. `private`
+    says whether the clients' own parts are known (None during the run). `peers` counts the honest peers by
+    their answer. `broken` says why nothing is promised, `checks` what is wrong with the record. `file` and
+    `command` belong to the record. A question about several sites has `options_by_site`, and `answers` and
+    `promises` as sentences.
     """
 
     method: MethodFacts
@@ -236,6 +237,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     aim: str
     mean: str
     coins: str
+    privacy: str
     version: str
     versions: dict[str, str]
     costs: CostFacts = CostFacts()

@@ -65,7 +65,7 @@ def top(facts: RunFacts) -> Html:
         "arms": sum(len(group.arms) for group in facts.groups),
         "clients": len(facts.clients),
     }
-    note = tag("p", f"Method: {facts.method.summary}. {facts.coins}", class_="note")
+    note = tag("p", f"Method: {facts.method.summary}. {facts.coins} {facts.privacy}".rstrip(), class_="note")
     return join(tag("div", *words, class_=f"verdict{kind}"), keys(shown), note)
 
 

@@ -26,7 +26,7 @@ from bestarm.protocol.rounds import one_arm
 from bestarm.stats.sums import Sums
 
 
-class _Trials:
+class Trials:
     """The blocks of many trials; arrays are (trials,) or (trials, groups, arms of a group).
 
     Arms of a trial are numbered through the padded table of groups and arms, in the order of the layout.
@@ -85,8 +85,12 @@ class _Trials:
         self.pulls[live] += made[:, self.home]
         self.first_pulls[live] += made[:, self.home] * (self.n == 0)
         self.time[live] += made.max(axis=1)
-        self.bits_up[live] += (part_bits(self.wire, times, self.n) * self.sizes).sum(axis=1)
+        self.bits_up[live] += (self._part_bits(times) * self.sizes).sum(axis=1)
         return self._pooled(self._told(fresh, champions[:, self.home]))
+
+    def _part_bits(self, times: Ints) -> Ints:
+        """The size in bits of each group's part."""
+        return part_bits(self.wire, times, self.n)
 
     def _trace(self, at: int, each: Ints, fresh: Sums, script: Script) -> None:
         """Add the batches of one trial to its script."""
@@ -190,7 +194,7 @@ def kernel(
 ) -> tuple[Columns, Script]:
     """Run `trials` trials of Fed-Bet with groups of several clients."""
     script: Script = {}
-    found = _Trials(problem, options, trials)
+    found = Trials(problem, options, trials)
     found.run(rng, trace, script)
     return columns(problem, found), script
 

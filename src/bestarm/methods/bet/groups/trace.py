@@ -29,7 +29,8 @@ class Trace(bet.Trace):
     def lines(self) -> list[Line]:
         """The last top arm of each group, as the server saw it."""
         rounds = self.latest("rounds")
-        whole = RoundTrace(replace(self.certificate, server={"rounds": rounds})).lines()
+        latest = replace(self.certificate, server={"rounds": rounds})
+        whole = RoundTrace.lines(replace(self, certificate=latest))
         tops = {
             (row["round"], j): arm for row in rounds for j, arm in zip(row["group"], row["arm"], strict=True)
         }

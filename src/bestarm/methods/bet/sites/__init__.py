@@ -7,6 +7,7 @@ docs/questions-proofs.md.
 
 from __future__ import annotations
 
+from bestarm.methods.bet.sites.attacks import LIES
 from bestarm.methods.bet.sites.audit import audit_client, good_event
 from bestarm.methods.bet.sites.client import Client
 from bestarm.methods.bet.sites.kernel import kernel_for
@@ -15,4 +16,4 @@ from bestarm.methods.bet.sites.trace import Trace
 
 QUESTIONS = ("overall", "each", "control")
 
-__all__ = ["QUESTIONS", "Client", "Server", "Trace", "audit_client", "good_event", "kernel_for"]
+__all__ = ["LIES", "QUESTIONS", "Client", "Server", "Trace", "audit_client", "good_event", "kernel_for"]

@@ -51,8 +51,8 @@ def good_event(
     if any(row[0] == "drop" for row in server["events"]):
         return None
     course = Course(layout, options)
-    everyone = np.ones(course.clients, dtype=bool)
-    races = races_of(course.cells, course.question, options, everyone, 1)
+    honest = np.array(["attack" not in certificate["local"].get(name, {}) for name in layout.clients])
+    races = races_of(course.cells, course.question, options, honest, 1)
     tied, good = True, True
     for r, race in enumerate(races):
         values, gone = true_values(course, means, race), [e for e in server["exits"] if e["race"] == r]

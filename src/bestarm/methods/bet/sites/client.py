@@ -38,6 +38,7 @@ class Client(BlockClient[Plan | End]):
         self.own_wire = Wire(self.course)
         self.index = layout.clients.index(name)
         self.sent: list[Part | Stopped] = []
+        self.arms_of: list[list[int]] = []  # the arms that each message reports on
         self.announced = self.course.n1  # pulls after all blocks that were announced
         self.waiting: deque[tuple[int, Ints]] = deque()  # blocks that are announced and not begun
         self.n, self.pulls_due = 0, self._own(self.course.first())
@@ -77,11 +78,16 @@ class Client(BlockClient[Plan | End]):
     def _first(self) -> bool:
         return self.n == 0
 
+    @property
+    def _block(self) -> dict[str, int]:
+        return {"n": self.n}
+
     def _stopped(self) -> Send:
         return self._say(Stopped())
 
     def _say(self, message: Part | Stopped) -> Send:
         self.sent.append(message)
+        self.arms_of.append(np.flatnonzero(self.fresh.count).tolist())
         return Send(SERVER, *encode(message, self.own_wire))
 
     def _decode(self, data: bytes) -> Plan | End:

@@ -72,14 +72,18 @@ class Course:
     def pulls(self, stands: Sequence[Stand | None], step: int, steps: Ints) -> Ints:
         """The pulls of each cell: (trials, clients, options). A race without a stand is over.
 
-        `steps` are those of the clients in the races about all sites; a site's own race takes `step`.
+        `steps` are those of the clients in the races about all sites; a site's own race takes `step`. If both
+        are run, the larger one counts, so that the pulls of a client are multiples of one number.
         """
+        if self.question.also:
+            steps = np.maximum(steps, step)
         trials = next(len(stand.champion) for stand in stands if stand is not None)
         found = np.zeros((trials, self.clients, self.number), dtype=np.int64)
         for stand, clients, site in zip(stands, self.members, self.sites, strict=True):
             if stand is None:
                 continue
-            own = np.broadcast_to(step if site is not None else steps, (trials, self.clients))[:, clients]
+            alone = site is not None and not self.question.also
+            own = np.broadcast_to(step if alone else steps, (trials, self.clients))[:, clients]
             champion = np.arange(self.number) == stand.champion[:, None]
             each = stand.inside * np.where(champion, stand.ratio[:, None], 1)
             demand = own[:, :, None] * each[:, None, :] * self.cells.offers[clients]

@@ -17,11 +17,12 @@ from bestarm.methods.bet import decisions as bet_decisions
 from bestarm.methods.bet.options import Bet
 from bestarm.problem.question import Cells, Question
 from bestarm.protocol.decisions import Floats, Ints, Mask
-from bestarm.stats import contrasts
+from bestarm.stats import betting, contrasts
 from bestarm.stats.contrasts import Sides
 from bestarm.stats.sums import Sums
 
 MOST_TERMS = 1 << 15  # of one evaluation, so that they fit in the CPU cache: pairs × clients × stakes
+TRIMMED_STAKES = 32  # where sites may lie, the grid has to reach small leads from the start
 OPEN, BETTER, WORSE, WITHIN = range(4)  # the claims about an option and the control
 
 
@@ -154,7 +155,8 @@ class BestRace:
     def stand(self, sums: Sums) -> Stand:
         value, error = values(sums, self.weights, self.clients)
         champion = bet_decisions.top(value - error, self.inside)
-        return Stand(self.inside.copy(), champion, bet_decisions.ratio(self.inside.sum(axis=1) - 1))
+        rivals = np.maximum(self.inside.sum(axis=1) - 1, 0)
+        return Stand(self.inside.copy(), champion, bet_decisions.ratio(rivals))
 
     def close(self, before: Sums, block: Block, stand: Stand, n: int) -> None:
         rivals = self.inside & stand.inside & played(block.pulls, self.weights, self.clients)
@@ -164,6 +166,66 @@ class BestRace:
         pairs = (trial, stand.champion[trial], rival)
         self.log_wealth[rivals] += log_factors(self.weights, self.clients, before, block, pairs, n)
         self.inside &= ~(rivals & bet_decisions.leaves(self.log_wealth, self.level))
+
+
+class TrimmedRace(BestRace):
+    """The best option over the honest sites, if up to f sites may lie.
+
+    An option leaves only if its wealth is at least 1/level without any f sites. Every stake keeps its number
+    and its weight for good, so the f largest cumulative logarithms of sites are left out for each stake,
+    which is at most the wealth without any f sites. Nothing is chosen block by block.
+    """
+
+    def tolerate(self, sites: Ints, faults: int) -> None:
+        """Say which site each client belongs to, and how many sites may lie."""
+        self.home, self.faults = np.unique(sites, return_inverse=True)[1], faults
+        shape = (*self.inside.shape, int(self.home.max()) + 1, TRIMMED_STAKES)
+        self.logs = np.zeros(shape)  # (trials, options, sites, stakes)
+
+    def stand(self, sums: Sums) -> Stand:
+        """The champion leads the other options most, without the f highest and the f lowest sites."""
+        own = sums.at((slice(None), self.clients))
+        mean = contrasts.estimate(own.count, own.total)
+        lead = mean - mean.mean(axis=-1, keepdims=True)
+        share = self.weights[self.clients].max(axis=-1)
+        by_site = self._by_site(lead * share[:, None])
+        kept = np.sort(by_site, axis=1)[:, self.faults : by_site.shape[1] - self.faults]
+        champion = bet_decisions.top(kept.sum(axis=1), self.inside)
+        rivals = np.maximum(self.inside.sum(axis=1) - 1, 0)
+        return Stand(self.inside.copy(), champion, bet_decisions.ratio(rivals))
+
+    def close(self, before: Sums, block: Block, stand: Stand, n: int) -> None:
+        rivals = self.inside & stand.inside & played(block.pulls, self.weights, self.clients)
+        rivals[np.arange(len(rivals)), stand.champion] = False
+        rivals[self.over] = False
+        trial, rival = np.nonzero(rivals)
+        size = max(1, MOST_TERMS // (len(self.clients) * TRIMMED_STAKES))
+        for start in range(0, len(trial), size):
+            self._add(before, block, stand, trial[start : start + size], rival[start : start + size])
+        most = np.sort(self.logs[rivals], axis=-2)[..., : self.logs.shape[-2] - self.faults, :]
+        g = np.arange(TRIMMED_STAKES)
+        weights = 1.0 / ((g + 1.0) * (g + 2.0))
+        self.log_wealth[rivals] = betting.log_mean_exp(most.sum(axis=-2), weights)
+        self.inside &= ~(rivals & bet_decisions.leaves(self.log_wealth, self.level))
+
+    def _add(self, before: Sums, block: Block, stand: Stand, trial: Ints, rival: Ints) -> None:
+        """Add the logarithms of a block, for these trials and rivals."""
+        t, a, clients = trial[:, None], rival[:, None], self.clients[None]
+        up, down = (t, clients, stand.champion[t]), (t, clients, a)
+        bets = contrasts.contrast_bets(
+            before.at(up),
+            before.at(down),
+            Sides.of(block.pulls[up], block.pulls[down]),
+            Sides(self.weights[up[1:]], self.weights[down[1:]]),
+            TRIMMED_STAKES,
+        )
+        logs = contrasts.site_logs(bets, block.up(up), block.down(down), coins=block.coins)
+        self.logs[trial, rival] += self._by_site(logs)
+
+    def _by_site(self, parts: Floats) -> Floats:
+        """The sums over the clients of each site; clients are the second axis."""
+        sites = range(int(self.home.max()) + 1)
+        return np.stack([parts[:, self.home == site].sum(axis=1) for site in sites], axis=1)
 
 
 @dataclass(frozen=True)
@@ -233,7 +295,11 @@ def races_of(cells: Cells, question: Question, options: Bet, present: Mask, tria
     share = options.delta / (2 if question.also else 1)
     if question.kind != "each":
         weights = cells.weights(question.weights, present)
-        if question.control is not None:
+        if options.byzantine:
+            race = TrimmedRace(everyone, weights, share, trials)
+            race.tolerate(cells.site[everyone], options.byzantine)
+            found.append(race)
+        elif question.control is not None:
             control = cells.options.index(question.control)
             found.append(ControlRace(everyone, weights, control, share, options.margin, trials))
         else:

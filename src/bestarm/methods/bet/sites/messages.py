@@ -302,6 +302,14 @@ def block_of(parts: Sequence[Part | None], pulls: Ints, course: Course) -> Block
     return Block(pulls[None], fresh, unit, course.coins)
 
 
+def fill(block: Block, i: int) -> None:
+    """Fill the missing part of client i: rewards that bets on an option count as 0, and bets against as 1."""
+    pulls, fresh = block.pulls[0, i], block.fresh
+    fresh.count[0, i], fresh.total[0, i], fresh.squares[0, i] = pulls, 0.0, 0.0
+    fresh.least[0, i], fresh.most[0, i] = np.where(pulls > 0, 0.0, 1.0), np.where(pulls > 0, 1.0, 0.0)
+    block.unit[0, i] = pulls
+
+
 def part_bits(wire: Wire, pulls: Ints, n: int, binary: Mask) -> Ints:
     """The size in bits of all parts of a block: `pulls` is (trials, clients, options)."""
     exact = np.ceil(np.log2(pulls + 1.0)).astype(np.int64)

@@ -20,11 +20,11 @@ from bestarm.methods.bet.sites.course import Course, fitting
 from bestarm.methods.bet.sites.decisions import Block, ControlRace, Stand, values
 from bestarm.methods.bet.sites.estimates import with_estimates
 from bestarm.methods.bet.sites.ledger import Ledger
-from bestarm.methods.bet.sites.messages import Part, Plan, Wire, block_of, decode
+from bestarm.methods.bet.sites.messages import Part, Plan, Wire, block_of, decode, fill
 from bestarm.methods.bet.uplink import MOST_SUPPLY
 from bestarm.problem.layout import Layout
 from bestarm.protocol.codec import Malformed
-from bestarm.protocol.decisions import Ints
+from bestarm.protocol.decisions import Floats, Ints, Mask
 from bestarm.protocol.events import Action, Event, Start
 from bestarm.protocol.messages import Stopped
 from bestarm.protocol.rounds import DROPPED, RoundServer
@@ -33,7 +33,7 @@ from bestarm.protocol.verdict import Reason
 OTHERS = f"{DROPPED}: the answer is about the other sites"
 
 
-@dataclass
+@dataclass(eq=False)
 class OpenBlock:
     """A block that is announced: what every client has to pull in it, and the parts that have come."""
 
@@ -42,6 +42,7 @@ class OpenBlock:
     pulls: Ints  # (clients, options)
     stands: list[Stand | None] = field(default_factory=list)
     parts: dict[int, Part] = field(default_factory=dict)
+    filled: bool = False  # closed without the parts that are missing
 
     def waits_for(self, i: int) -> bool:
         return bool(self.pulls[i].any()) and i not in self.parts
@@ -60,9 +61,14 @@ class Server(RoundServer):
         self.present = np.ones(len(layout.clients), dtype=bool)
         self.ledger = Ledger(self.course, self.present)
         self.closed: list[tuple[Block, list[Stand | None], int]] = []
-        self.open: deque[OpenBlock] = deque([OpenBlock(0, self.course.n1, self.course.first())])
+        first = OpenBlock(0, self.course.n1, self.course.first())
+        self.open: deque[OpenBlock] = deque([first])
+        self.due: list[deque[OpenBlock]] = [deque([first]) for _ in layout.clients]  # parts to come, in order
+        self.out = np.zeros(len(layout.clients), dtype=bool)  # proven faulty, or makes no more pulls
+        self.f = options.byzantine
         self.announced = self.course.n1  # pulls after all blocks that are announced
         self.supply = np.full(len(layout.clients), MOST_SUPPLY)
+        self.late = 0  # parts that came after their block was closed
         self.exits: list[dict[str, Any]] = []
         self.wealths: list[dict[str, Any]] = []
 
@@ -82,7 +88,8 @@ class Server(RoundServer):
         if self.state == "done" or not self.open:
             return []
         oldest = self.open[0]
-        return [n for i, n in enumerate(self.layout.clients) if self.present[i] and oldest.waits_for(i)]
+        awaited = self.present & ~self.out
+        return [n for i, n in enumerate(self.layout.clients) if awaited[i] and oldest.waits_for(i)]
 
     def _expects(self, sender: str, data: bytes) -> bool:
         return sender in self.index
@@ -92,33 +99,57 @@ class Server(RoundServer):
             return self._take(sender, data)
         except Malformed as error:
             self._convict(sender, data, error)
-            return self._undecided("votes")
+            return self._lose(self.index[sender], "votes")
 
     def _take(self, sender: str, data: bytes) -> list[Action]:
         i = self.index[sender]
-        block = next((block for block in self.open if block.waits_for(i)), None)
-        if block is None:
+        if self.out[i]:
+            self.bits_up += 8 * len(data)
+            return []
+        while self.due[i] and not self.due[i][0].pulls[i].any():
+            self.due[i].popleft()  # a block that it does not play
+        if not self.due[i]:
             raise Malformed("a part of a block that was not announced, or a second one")
+        block = self.due[i].popleft()
         own = block.pulls[i, list(self.course.cells.place[i])]
         message, bits = decode(data, self.own_wire, own, block.n, self.binary[i])
         self.bits_up += bits
         if isinstance(message, Stopped):
-            return self._undecided("budget")
+            return self._lose(i, "budget")
+        if block not in self.open:  # closed without it: what was filled in stays
+            self.late += 1
+            return []
         block.parts[i] = message
         if message.supply is not None:
             self.supply[i] = message.supply
         return self._advance()
 
+    def _lose(self, i: int, reason: Reason) -> list[Action]:
+        """Continue without the parts of a client, if its site is one of those that may lie; else end."""
+        self.out[i] = True
+        return self._undecided(reason) if self._sites(self.out) > self.f else self._advance()
+
+    def _sites(self, clients: Mask) -> int:
+        """How many sites these clients belong to."""
+        return len(np.unique(self.course.cells.site[clients & self.present]))
+
     def _patience_over(self) -> list[Action]:
-        return self._undecided("silence")
+        """Fill the missing parts of the oldest block, if they can be those of lying sites; else end."""
+        silent = np.array([self.open[0].waits_for(i) for i in range(len(self.present))]) | self.out
+        if self._sites(silent) > self.f:
+            return self._undecided("silence")
+        self.open[0].filled = True
+        return self._advance()
 
     def _waits_on(self, spent: bool) -> bool:
-        return not spent
+        return self.f > 0 or not spent
 
     # Blocks
 
     def _complete(self, block: OpenBlock) -> bool:
-        return not any(block.waits_for(i) for i in np.flatnonzero(self.present).tolist())
+        """Whether all parts are in, except those that are filled."""
+        awaited = np.flatnonzero(self.present & ~self.out).tolist()
+        return block.filled or not any(block.waits_for(i) for i in awaited)
 
     def _advance(self) -> list[Action]:
         """Close the blocks that are complete, in order, and announce the next one if somebody can play it."""
@@ -129,10 +160,14 @@ class Server(RoundServer):
                 return self._conclude()
             if most is not None and self.rounds >= most:
                 return self._undecided("rounds")
-        idle = any(not any(b.waits_for(i) for b in self.open) for i in np.flatnonzero(self.present).tolist())
-        if not self.open or (idle and len(self.open) < self.options.open_blocks and self.ledger.n):
+        if not self.open:
             return self._announce()
-        return []
+        ahead = any(self.present[i] for i in self.open[-1].parts)  # somebody has played all that is announced
+        return self._announce() if ahead and self.ledger.n > 0 and self._may_open else []
+
+    @property
+    def _may_open(self) -> bool:
+        return len(self.open) < self.options.open_blocks
 
     def _close_round(self) -> list[Action]:
         return self._advance()
@@ -140,7 +175,11 @@ class Server(RoundServer):
     def _close(self, block: OpenBlock) -> None:
         """Add a block to the ledger, and a row to the certificate. Its intervals are illustrative only."""
         parts = [block.parts.get(i) if self.present[i] else None for i in range(len(self.present))]
-        self.closed.append((block_of(parts, block.pulls, self.course), block.stands, block.step))
+        found = block_of(parts, block.pulls, self.course)
+        for i in np.flatnonzero(self.present).tolist():
+            if block.waits_for(i):
+                fill(found, i)
+        self.closed.append((found, block.stands, block.step))
         self._fold(len(self.closed) - 1)
         sums, race = self.ledger.sums, self.ledger.races[0]
         value, error = values(sums, race.weights, race.clients)
@@ -184,7 +223,7 @@ class Server(RoundServer):
             return [] if self.open else self._undecided("budget")
         stands = self.ledger.stands()
         if self.own_wire.finite:
-            step = self._cut(step, stands)
+            step = self._cut(step, stands, scale)
             if step == 0:
                 return [] if self.open else self._undecided("budget")
         steps = course.steps(step, scale)
@@ -193,17 +232,20 @@ class Server(RoundServer):
         plan = Plan.of(course, stands, over, told, steps if self.own_wire.tells_steps else None)
         played = plan.stands(course)
         pulls = course.pulls(played, step, steps)[0]
-        self.open.append(OpenBlock(n, step, pulls, played))
+        block = OpenBlock(n, step, pulls, played)
+        self.open.append(block)
+        for due in self.due:
+            due.append(block)
         self.announced += step
         self.round += 1
         return [self._send(plan), *self._advance()]
 
-    def _cut(self, step: int, stands: list[Stand]) -> int:
+    def _cut(self, step: int, stands: list[Stand], scale: Floats | None) -> int:
         """The largest step that the data allow; champions get fewer pulls if theirs run out."""
         due = sum(block.pulls.max(axis=1) for block in self.open)
         supply = np.where(self.present, self.supply - due, MOST_SUPPLY)
-        step = fitting(self.course, step, supply)
-        most = int((supply // np.maximum(self.course.steps(step), step)).min()) if step else 1
+        step = fitting(self.course, step, supply, scale)
+        most = int((supply // np.maximum(self.course.steps(step, scale), step)).min()) if step else 1
         for stand in stands:
             stand.ratio = np.minimum(stand.ratio, max(most, 1))
         return step

@@ -113,22 +113,6 @@ class Server(GroupServer):
         if not fisher_decisions.can_follow(before, sums, pulls):
             raise Malformed("sums that can't follow its last ones")
 
-    def _is_ready(self, j: int) -> bool:
-        mine = self.members[j]
-        here = self.replied[mine] & ~self.out[mine]
-        if (here | self.out[mine] | self.spent[mine]).all():
-            return True
-        return not self.patient and bool(here.sum() >= self.sizes[j] - self.f)
-
-    def _stuck(self, j: int) -> Reason | None:
-        mine = self.members[j]
-        if self.out[mine].sum() > self.f:
-            self._warn(j, f"{self.out[mine].sum()} clients are proven faulty, more than byzantine = {self.f}")
-            return "votes"
-        if (self.out[mine] | self.spent[mine]).sum() <= self.f:
-            return None
-        return "silence" if self.absent[mine].any() else "budget"
-
     def _advance(self, changed: Any) -> list[Action]:
         if self.race.sum() == 1 and self.history:  # a late reply has decided the run
             return self._won(int(np.flatnonzero(self.race)[0]), self.history[-1]["look"])

@@ -1,0 +1,62 @@
+"""The table of docs/privacy.md names every field of every message that a client sends, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import bestarm.methods
+from bestarm.protocol.registry import METHODS
+
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "privacy.md"
+MODULES = ("messages", "uplink", "downlink", "levels")
+
+# What clients do not send: messages of the server, and what both ends know without a message.
+FROM_SERVER = {
+    "bet.downlink.Named", "bet.downlink.Down", "bet.downlink.Renamed", "bet.downlink.Restart",
+    "bet.downlink.Last", "bet.downlink.Missed", "bet.groups.messages.Down", "bet.groups.messages.Restart",
+    "bet.robust.messages.Down", "bet.sites.messages.Leg", "bet.sites.messages.Plan", "bet.sites.messages.End",
+    "fed_sel.messages.Bound", "fisher.messages.LookDown",
+    "fisher.pooled.messages.PoolDown", "protocol.messages.Onward", "protocol.messages.Final",
+}  # fmt: skip
+NOT_SENT = {
+    "bet.downlink.Expected", "bet.uplink.Context", "bet.uplink.Stale", "bet.groups.messages.Block",
+    "bet.levels.BetWire", "bet.sites.messages.Wire", "fisher.messages.LookWire", "protocol.messages.Wire",
+}  # fmt: skip
+
+
+def messages() -> dict[str, list[str]]:
+    """Every dataclass of the modules that define messages, with its fields."""
+    packages = [*pkgutil.walk_packages(bestarm.methods.__path__, "bestarm.methods.")]
+    names = [found.name for found in packages if found.name.rpartition(".")[2] in MODULES]
+    classes = {}
+    for name in [*names, "bestarm.protocol.messages"]:
+        for key, value in vars(importlib.import_module(name)).items():
+            if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == name:
+                place = name.removeprefix("bestarm.").removeprefix("methods.")
+                classes[f"{place}.{key}"] = [field.name for field in dataclasses.fields(value)]
+    return classes
+
+
+def table() -> dict[str, list[str]]:
+    """The rows of the page's table: message and fields."""
+    rows = re.findall(
+        r"^\| [^|]+ \| `([\w.]+)` \| ([^|]+) \| [^|]+ \|$", PAGE.read_text("utf-8"), re.MULTILINE
+    )
+    assert len({name for name, _ in rows}) == len(rows)
+    return {name: re.findall(r"`(\w+)`", fields) for name, fields in rows}
+
+
+def test_the_table_has_every_field_of_every_message_of_a_client():
+    found = messages()
+    sent = {name: fields for name, fields in found.items() if name not in FROM_SERVER | NOT_SENT}
+    assert table() == sent
+    assert set(found) >= FROM_SERVER | NOT_SENT  # none of these is out of date
+
+
+def test_the_table_names_every_method():
+    words = PAGE.read_text("utf-8")
+    assert all(f"| `{name}`" in words or f", `{name}` |" in words for name in METHODS)

@@ -1,0 +1,282 @@
+"""Local differential privacy: the likelihood ratio, the scale, every method, and no reward in any file."""
+
+from __future__ import annotations
+
+import asyncio
+import decimal
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import bestarm as ba
+from bestarm import InputError, Problem
+from bestarm.deploy.federation import files
+from bestarm.deploy.pulling import Puller
+from bestarm.deploy.sources import FromCsv, FromPython
+from bestarm.deploy.sources.base import Source, SourceFailed
+from bestarm.deploy.trial import Fresh, try_source
+from bestarm.graphs.generators import complete
+from bestarm.problem import privacy
+from bestarm.problem.privacy import BITS, answer, ones, price, slope
+from bestarm.problem.rewards import Bernoulli, Beta, Recording, Table
+from bestarm.problem.scale import Scale
+from bestarm.protocol.options import on_unit_scale
+from bestarm.protocol.registry import METHODS
+from bestarm.scenario.load import load
+from bestarm.simulate.identify import prepare
+from bestarm.study.plan import plan
+from federations import Coins, Folds
+from marking import slow_but
+from rates import rate_exceeds
+
+EPSILONS = (0.01, 0.5, 1.0, 2.0, 4.0, 20.0)
+RAW = 0.7251953125  # a reward that no sum of answers can look like
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_the_likelihood_ratio_of_an_answer_is_at_most_e_to_the_epsilon(epsilon):
+    """By enumeration: exact probabilities of both answers, for many rewards."""
+    decimal.getcontext().prec = 60
+    most = Fraction(decimal.Decimal(epsilon).exp())
+    shares = [0.0, 5e-324, 1e-9, 0.25, 1 / 3, 0.5, 0.75, 1 - 2**-53, 1.0, *np.linspace(0, 1, 101).tolist()]
+    chances = [Fraction(ones(share, epsilon), 2**BITS) for share in shares]
+    for answers in (chances, [1 - chance for chance in chances]):
+        assert max(answers) <= most * min(answers)
+    if epsilon < 20:  # and hardly less: what is promised is used up
+        assert max(chances) * Fraction(1000001, 1000000) >= most * min(chances)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_the_mean_of_an_answer_is_affine_in_the_reward(epsilon):
+    for share in (0.0, 0.2, 0.5, 0.9, 1.0):
+        wanted = 0.5 + math.tanh(epsilon / 2) * (share - 0.5)
+        assert ones(share, epsilon) / 2**BITS == pytest.approx(wanted, abs=1e-15)
+
+
+def test_answers_come_from_the_operating_system(monkeypatch):
+    """Each of 2^10 equally likely random numbers is tried: the shares of answers are the probabilities."""
+    asked = []
+    for share in (0.0, 0.3, 1.0):
+        found = 0.0
+        for k in range(1024):
+            monkeypatch.setattr(privacy.secrets, "randbits", lambda bits, k=k: asked.append(bits) or k << 43)
+            found += answer(share, 1.0)
+        assert found / 1024 == pytest.approx(0.5 + slope(1.0) * (share - 0.5), abs=1e-3)
+    assert set(asked) == {BITS}
+
+
+@pytest.mark.parametrize("scale", [Scale(privacy=1.0), Scale(-2, 10, "max", 2.0), Scale(0, 200, "min", 0.5)])
+def test_the_scale_maps_means_of_answers_back(scale):
+    for x in np.linspace(scale.low, scale.high, 7).tolist():
+        y = scale.unit(x)
+        assert scale.user(y) == pytest.approx(x)
+        assert y == pytest.approx(0.5 + slope(scale.privacy) * (scale.share(x) - 0.5))
+    low, high = scale.user_interval(0.0, 1.0)
+    assert (low, high) == (scale.low, scale.high)
+    assert scale.low <= scale.user(0.999) <= scale.high
+    assert scale.width == pytest.approx((scale.high - scale.low) / slope(scale.privacy))
+
+
+def test_epsilon_is_scaled_by_the_same_slope():
+    problem = Problem.from_rewards({"g": {"a": 60, "b": 50}}, bounds=(0, 100)).private(2.0)
+    _, _, options = prepare(problem, "bet", {"epsilon": 5})
+    assert options.epsilon == 5
+    assert on_unit_scale(options, problem.scale).epsilon == pytest.approx(0.05 * slope(2.0))
+
+
+@pytest.mark.parametrize("epsilon", [None, "2", True, 0, -1.0, 0.001, 21, math.nan, math.inf])
+def test_an_epsilon_that_cannot_be_used_is_refused(epsilon):
+    with pytest.raises(InputError, match=r"expected|Expected one number from 0\.01 to 20"):
+        Problem.bernoulli([[0.9, 0.1]]).private(epsilon)
+
+
+def test_there_is_one_epsilon_for_the_whole_problem(tmp_path):
+    with pytest.raises(InputError, match="one ε for the whole problem"):
+        Problem.bernoulli([[0.9, 0.1]]).private(2.0).private(1.0)
+    path = tmp_path / "two.toml"
+    path.write_text('[[group]]\nname = "north"\nprivacy = 1.0\narms = { a = 0.9, b = 0.1 }\n')
+    with pytest.raises(InputError, match="one ε for the whole problem"):
+        load(path)
+
+
+def test_different_slopes_would_change_the_order():
+    """Why: at ε = 4 and ε = 0.5 an arm that is worse by 0.025 looks better by 0.03."""
+    better, worse = 0.5 + slope(0.5) * (0.625 - 0.5), 0.5 + slope(4.0) * (0.6 - 0.5)
+    assert worse - better > 0.03
+
+
+def test_a_scenario_says_privacy(tmp_path):
+    path = tmp_path / "hidden.toml"
+    path.write_text(
+        'privacy = 2\n[[group]]\nname = "north"\narms = { a = 0.9, b = { kind = "beta", a = 2, b = 5 } }\n'
+    )
+    problem = load(path).problem
+    assert problem.scale.privacy == 2.0
+    assert all(group.binary for group in problem.layout.groups)
+    assert problem.scale.user(problem.means[0][0]) == pytest.approx(0.9)
+    path.write_text('privacy = 2\nfamily = "paper"\nsigma = 3\n')
+    loaded = load(path)
+    assert loaded.problem.scale.privacy == loaded.family(sigma=5).scale.privacy == 2.0
+
+
+KEYS = {
+    "fed-sel": {"period": 3000},
+    "robust-fed-sel": {"period": 3000},
+    "p2p": {"exchange": "intervals", "network": ba.Network(complete(2))},
+}
+
+
+@pytest.mark.parametrize("method", slow_but(["bet", "fisher"], METHODS))
+def test_every_method_runs_on_answers_and_its_record_replays(method):
+    problem = Problem.from_rewards(
+        {"g": {"a": 19, "b": 2}, "h": {"c": {"kind": "table", "values": [0, 20]}}}, bounds=(0, 20)
+    )
+    record = ba.identify(problem.private(2.0), method, seed=2, delta=0.1, **KEYS.get(method, {}))
+    assert record.verdict.arm == "g/a"
+    assert record.problem["scale"]["privacy"] == 2.0
+    assert record.verdict.mean is None or 15 < record.verdict.mean <= 20
+    if record.verdict.interval:
+        low, high = record.verdict.interval
+        assert 0 <= low <= record.verdict.mean <= high <= 20
+    assert ba.verify(record, replay=True).failures == ()
+
+
+def test_questions_about_several_sites_are_answered_from_answers():
+    """The value of the best option, the lead over a control and the margin are on the user's scale."""
+    regions = {"US": {"A": 20, "B": 60}, "EU": {"A": 30, "B": 80}}
+    problem = Problem.from_rewards(regions, bounds=(0, 100)).private(2.0)
+    best = ba.identify(problem.asking("overall"), seed=1, delta=0.1)
+    assert best.verdict.arm == "B"
+    control = problem.asking("control", control="A")
+    _, _, options = prepare(control, "bet", {"margin": 5})
+    assert on_unit_scale(options, control.scale).margin == pytest.approx(0.05 * slope(2.0))
+    (found,) = ba.identify(control, seed=1, delta=0.1, n1=400).verdict.answers
+    assert found.interval[0] < 45 < found.interval[1]
+    assert -100 <= found.interval[0] <= found.value <= found.interval[1] <= 100
+    assert abs(found.value - 45) < 20
+
+
+def test_a_study_of_answers_has_the_law_of_the_machines():
+    problem = Problem.from_rewards({"g": {"a": 0.9, "b": 0.2}, "h": {"c": {"kind": "beta", "a": 1, "b": 2}}})
+    trials = ba.study(problem.private(2.0), "bet", trials=200, seed=3, delta=0.1)
+    assert not rate_exceeds(int((trials["correct"] != True).sum()), 200, 0.1)  # noqa: E712
+    assert ba.verify(trials.record(7)).failures == ()
+
+
+def test_the_price_is_that_of_the_variance():
+    assert price([Bernoulli(0.5), Bernoulli(0.5)], 2.0) == pytest.approx(1 / slope(2.0) ** 2)
+    for model in (Table((0.0, 0.5, 1.0), (1, 2, 3)), Beta(2, 5), Bernoulli(0.8)):
+        draws = np.array([float(model.sums(np.random.default_rng(k), 1)) for k in range(4000)])
+        assert privacy.variance(model) == pytest.approx(draws.var(), rel=0.1)
+    assert price([Recording((0.1, 0.2))], 2.0) is None
+
+
+def test_a_plan_prices_privacy():
+    problem = Problem.bernoulli([[0.9, 0.2], [0.5]]).private(2.0)
+    found = plan(problem, trials=4, seed=1, methods=["bet"], workers=1)
+    assert any("privacy = 2 takes about" in text for text in found.advice)
+
+
+# What is written
+
+
+def files_with(folder, text):
+    """The files below a folder that contain this text, also inside SQLite databases."""
+    return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+
+def test_a_record_of_recorded_rewards_shows_none_of_them(tmp_path):
+    rewards = {"kind": "recording", "values": [RAW, 0.2, RAW, 0.9] * 40}
+    problem = Problem.from_rewards({"g": {"a": rewards}, "h": {"b": 0.1}})
+    plain = ba.identify(problem, "bet", seed=1)
+    assert str(RAW) in json.dumps(plain.to_dict())  # otherwise the test below could not fail
+    hidden = problem.private(1.0)
+    record = ba.identify(hidden, "bet", seed=1, journal=tmp_path / "run.db")
+    record.save(tmp_path / "record.json")
+    assert list(tmp_path.iterdir())
+    assert files_with(tmp_path, str(RAW)) == []
+    assert hidden.means[0][0] is None
+    assert record.problem["groups"][0]["rewards"] == [[None]]
+
+
+def csv_of(path):
+    path.write_text("arm,reward\n" + f"a,{RAW}\nb,{RAW}\n" * 400)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["python", "csv once", "csv with replacement"])
+@pytest.mark.parametrize("hidden", [True, False])
+def test_no_file_of_a_client_holds_a_raw_reward(tmp_path, monkeypatch, caplog, kind, hidden):
+    rewards = {"west": {"a": {"kind": "beta", "a": 2, "b": 2}, "b": 0.5}, "east": {"c": 0.5}}
+    problem = Problem.from_rewards(rewards)
+    problem = problem.private(1.0) if hidden else problem
+    case = ba.Scenario(problem, "bet", None, {"delta": 0.1})
+    files.init(case, tmp_path / "fed", port=0)
+    folds = Folds(tmp_path / "fed", Coins(Problem.bernoulli([[0.5, 0.5], [0.5]])))
+    site = folds.sites["west-1"]
+    data = csv_of(tmp_path / "outside.csv")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "constant_rewards.py").write_text(
+        f"class Constant:\n    def pull(self, arm, times):\n        return [{RAW}] * times\n"
+    )
+    source = {
+        "python": lambda: FromPython("constant_rewards:Constant"),
+        "csv once": lambda: FromCsv(data, replace=False, private=site.place.setup.scale if hidden else None),
+        "csv with replacement": lambda: FromCsv(data, seed=1),
+    }[kind]()
+
+    async def main():
+        puller = Puller(site, source, site.place.setup.scale, coins=False, end="budget", after=lambda: None)
+        working = asyncio.create_task(puller.run())
+        while not working.done() and site.pulls < 40:
+            await asyncio.sleep(0.001)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    asyncio.run(main())
+    sums = [event for event in site.journal.events() if event.kind == "rewards"]
+    folds.close()
+    found = files_with(tmp_path / "fed", str(RAW)) + ([] if str(RAW) not in caplog.text else ["log"])
+    assert sums
+    if hidden:
+        assert found == []
+        body = json.loads(sums[0].body)
+        assert all(total == int(total) for total in body["sums"])
+        assert not any(digest for _, digest in body.get("played", {}).values())
+    else:
+        assert found  # otherwise the test could not fail
+
+
+@pytest.mark.parametrize("reward", [7.25, "seven", [1, 2]])
+def test_errors_about_rewards_do_not_show_them(reward):
+    class Bad(Source):
+        async def _fetch(self, arm, times):
+            return [reward]
+
+    class Worse(Source):
+        async def _fetch(self, arm, times):
+            raise ValueError(f"the reward was {reward}")
+
+    scale = Scale(privacy=1.0)
+    for source, error in ((Bad("x", private=scale), InputError), (Worse("x", private=scale), SourceFailed)):
+        source.retry = type(source.retry)(attempts=1)
+        with pytest.raises(error) as caught:
+            asyncio.run(source.pull("a", 1))
+        assert "not shown, for privacy" in str(caught.value)
+        assert str(reward) not in str(caught.value)
+        assert caught.value.__cause__ is None
+
+
+def test_a_trial_of_a_source_shows_no_reward(tmp_path):
+    problem = Problem.from_rewards({"west": {"a": 0.5, "b": 0.5}, "east": {"c": 0.5}})
+    case = ba.Scenario(problem.private(1.0), "bet")
+    files.init(case, tmp_path / "fed", port=0)
+    place = files.Place.load(tmp_path / "fed" / "clients" / "west-1")
+    site = Fresh(place, problem.layout.groups[0])
+    made = FromCsv(csv_of(tmp_path / "x.csv"), private=place.setup.scale)
+    found = asyncio.run(try_source(lambda site: made, site))
+    assert all(str(RAW)[:5] not in finding.what for finding in found)
+    assert any("random answer" in finding.what for finding in found)
