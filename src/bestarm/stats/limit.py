@@ -71,7 +71,8 @@ def limit(problem: Problem, delta: float) -> Limit:
     ----------
     problem : Problem
         All means must be known and the best arm must be unique. Rewards are treated as 0/1 rewards with these
-        means; the clients of a group share its pulls.
+        means; the clients of a group share its pulls. The question is "anywhere", or "overall" with two
+        options.
     delta : float
         The probability of a wrong answer.
 
@@ -83,7 +84,7 @@ def limit(problem: Problem, delta: float) -> Limit:
     Raises
     ------
     InputError
-        If a mean is unknown, or the best arm is tied.
+        If a mean is unknown, the best arm is tied, or no limit is known for the question.
 
     Examples
     --------
@@ -97,6 +98,10 @@ def limit(problem: Problem, delta: float) -> Limit:
     Garivier and Kaufmann, *Optimal best arm identification with fixed confidence*, 2016, Theorem 1.
     """
     _check_delta(delta)
+    if problem.layout.question.kind != "anywhere":
+        from bestarm.stats.overall_limit import overall_limit
+
+        return overall_limit(problem, delta)
     names, means, groups = [], [], []
     for j, row in enumerate(problem.means):
         for a, mean in enumerate(row):

@@ -51,7 +51,11 @@ def limit_of_runs(
 def _why_no_limit(problem: Problem, method: str, options: Common, undecided: int, broken: str) -> str:
     layout = problem.layout
     if layout.question.kind != "anywhere":
-        return f'it is not computed for question = "{layout.question.kind}"'
+        options_asked = {name for group in layout.groups for name in group.arms}
+        if layout.question.kind != "overall" or layout.question.also:
+            return f'it is not computed for question = "{layout.question.kind}"'
+        if len(options_asked) != 2:
+            return f'for question = "overall" it is computed for two options, not {len(options_asked)}'
     for key in ("budget", "max_rounds"):
         if getattr(options, key) is not None:
             return f"{key} = {getattr(options, key)} may end a run before it has decided"

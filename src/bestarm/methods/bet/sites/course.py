@@ -19,7 +19,6 @@ from bestarm.problem.question import Cells
 from bestarm.protocol.decisions import Floats, Ints
 from bestarm.stats.sums import Sums
 
-LEAST_FIRST = 2  # pulls of each cell before the first bets
 SLACK = 1e-9  # of a quota, against the rounding of weights that are equal
 
 
@@ -43,9 +42,9 @@ class Course:
         self.n1 = self._first_pulls() if options.n1 is None else options.n1
 
     def _first_pulls(self) -> int:
-        """⌈n1/M⌉ pulls of each cell, at least 2; n1 where every site gets an answer of its own."""
+        """⌈n1/M⌉ pulls of each cell; n1 where every site gets an answer of its own."""
         n1 = PREFERENCES[self.options.prefer][0]
-        return n1 if self.question.by_site else max(LEAST_FIRST, -(-n1 // self.clients))
+        return n1 if self.question.by_site else -(-n1 // self.clients)
 
     def first(self) -> Ints:
         """The pulls of each cell before the first bets."""
