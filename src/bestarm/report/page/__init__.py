@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bestarm.report.page.fragments import graph_fragment, problem_fragment, record_fragment, study_fragment
 from bestarm.report.page.parts import Section, style
-from bestarm.report.page.whole import of_record, of_trials, page, read, sections, write
+from bestarm.report.page.whole import of_arena, of_record, of_trials, page, read, sections, write
 
 __all__ = [
     "Section",
     "graph_fragment",
+    "of_arena",
     "of_record",
     "of_trials",
     "page",

@@ -19,6 +19,7 @@ from bestarm.study.arena.baseline import Baseline
 from bestarm.study.arena.baselines.likelihood import Threshold, entropy, evidence, practice, proved
 
 EDGE = 1e-9  # means are kept this far from 0 and 1, where kl is infinite
+LEAST = 1e-30  # of kl, so that its third power can be divided by
 PRECISE = 1e-6
 MOST_STEPS = 100
 
@@ -47,13 +48,14 @@ class Shares:
         top = mu[at, best][:, None]
         rival = np.ones(mu.shape, dtype=bool)
         rival[at, best] = False
-        gap = np.where(rival, top - mu, 1.0)
+        gap = top - mu
         # kl(μ_b, μ_a) is the limit of g_a for x → ∞, so y stays below the smallest of them.
         reach = entropy(top) - top * np.log(mu) - (1.0 - top) * np.log1p(-mu)
         high = np.where(rival, reach, np.inf).min(axis=1)
         x, y = self.x[rows], self.y[rows]
         new = np.flatnonzero(best != self.best[rows])  # another best option: start anew
-        x[new] = np.clip((gap[new].min(axis=1, keepdims=True) / gap[new]) ** 2, 1e-6, 1.0)
+        wide = np.where(rival, gap, np.inf)[new]
+        x[new] = np.clip((wide.min(axis=1, keepdims=True) / wide) ** 2, 1e-6, 1.0)
         y[new] = high[new] / 2.0
         state = [x, np.minimum(y, high * (1.0 - 1e-9)), np.zeros(len(mu)), high]
         facts, todo = (mu, top, gap, rival, entropy(mu), entropy(top)), at
@@ -79,10 +81,10 @@ def _step(state: list[Floats], facts: tuple[Floats, Floats, Floats, Mask, Floats
     """One step of Newton's method; returns the rows that were solved before it, which it leaves alone."""
     x, y, low, high = state
     mu, top, gap, rival, own, own_top = facts
-    m = top - gap * x / (1.0 + x)
+    m = np.clip(top - gap * x / (1.0 + x), EDGE, 1.0 - EDGE)
     log_m, log_w = np.log(m), np.log1p(-m)
-    first = np.maximum(own_top - top * log_m - (1.0 - top) * log_w, 1e-300)
-    second = np.maximum(own - mu * log_m - (1.0 - mu) * log_w, 1e-300)
+    first = np.maximum(own_top - top * log_m - (1.0 - top) * log_w, LEAST)
+    second = np.maximum(own - mu * log_m - (1.0 - mu) * log_w, LEAST)
     off = first + x * second - y[:, None]
     total = np.where(rival, first / second, 0.0).sum(axis=1) - 1.0
     near = np.where(rival, np.abs(off), 0.0).max(axis=1) <= PRECISE * y + 1e-14
