@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from bestarm.cli.arena import arena
 from bestarm.cli.exit_codes import BAD_INPUT, DISK_FULL, INTERRUPTED, OK
 from bestarm.cli.federation import app as federation
 from bestarm.cli.federation import client, server
@@ -49,7 +50,7 @@ def _top(
 
 
 for _command in (
-    run, report, watch, study, check, network, new, verify, plan, figures, server, client, peer,
+    run, report, watch, study, arena, check, network, new, verify, plan, figures, server, client, peer,
 ):  # fmt: skip
     app.command(cls=InPanels)(_command)
 app.add_typer(federation, name="federation")

@@ -89,11 +89,11 @@ def _overview(found: Arena) -> Html:
         return [_line(order[entry.label], entry, scores) for entry, scores in ranked if scores]
 
     note = (
-        "Pulls / limit, rounds and bits are geometric means over the instances that a method ran on, so compare "
-        "methods on the same instances below. The limit applies to methods that keep δ on every problem with 0/1 "
-        "rewards; there is none for the others, nor for questions about averages over sites. Wrong: wrong answers "
-        "of all runs, with the exact 95 % interval of their rate. Keeps δ: on how many instances the exact interval "
-        "shows that the rate is at most δ; ✗ if it shows on one that it is not."
+        "Pulls / limit, rounds and bits are geometric means over the instances that a method ran on, so "
+        "compare methods on the same instances below. The limit applies to methods that keep δ on every "
+        "problem with 0/1 rewards; there is none for the others, nor for averages over sites. "
+        "Wrong: wrong answers of all runs, with the exact 95 % interval of their rate. Keeps δ: on how many "
+        "instances the exact interval shows that the rate is at most δ; ✗ if it shows on one that it is not."
     )
     numbers = {0, 3, 4, 5, 6, 7, 8, 9}
     parts = [table(head, rows(main), numbers=numbers), tag("p", note, class_="note")]
@@ -165,8 +165,8 @@ def _fronts(found: Arena) -> Html:
     ]
     order = ", ".join(f"{place} {label}" for label, place in numbered(found).items())
     note = (
-        f"The line joins the methods that no other beats in both pulls and rounds. Filled circles: with a proof; "
-        f"open squares: without. {order}."
+        "The line joins the methods that no other beats in both pulls and rounds. Filled circles: with a "
+        f"proof; open squares: without. {order}."
     )
     return join(tag("div", *pictures, class_="panels"), tag("p", note, class_="note"))
 
@@ -200,7 +200,8 @@ def _instance(found: Arena, ground: Ground) -> Html:
             ]
         )
     limit = f", limit {number(round(ground.limit))} pulls" if ground.limit else ""
-    facts = f"{ground.options} options, {ground.sites} sites, {ground.clients} clients, gap {ground.gap:.3g}{limit}"
+    facts = f"{ground.options} options, {ground.sites} sites, {ground.clients} clients, gap {ground.gap:.3g}"
+    facts += limit
     source = f" From: {ground.source}." if ground.source else ""
     return join(
         tag("h3", ground.name, id=f"i-{clean(ground.name)}"),
@@ -236,8 +237,8 @@ def _reproduce(found: Arena, attached: list[Html]) -> Html:
     names = ",".join(ground.name for ground in found.grounds)
     labels = ",".join(entry.label for entry in found.entries)
     whole = (
-        f"bestarm arena --methods {labels} --instances {names} --delta {found.delta:g} --trials {found.trials} "
-        f"--seed {found.seed} --most {found.most} --out DIR"
+        f"bestarm arena --methods {labels} --instances {names} --delta {found.delta:g} "
+        f"--trials {found.trials} --seed {found.seed} --most {found.most} --out DIR"
     )
     rows = [[score.method, score.instance, tag("code", score.command)] for score in found.scores]
     return join(

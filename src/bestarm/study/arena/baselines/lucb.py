@@ -72,7 +72,8 @@ def _lucb(bandit: Bandit, delta: float, rng: np.random.Generator, trials: int, m
         keep = game.stop(lower >= upper[rows, rival], leader)
         if keep is not None:
             leader, rival = leader[keep], rival[keep]
-        game.pull(leader, rival)
+        if len(game):
+            game.pull(leader, rival)
     return game.outcome
 
 
@@ -91,9 +92,9 @@ def _kl_lucb(bandit: Bandit, delta: float, rng: np.random.Generator, trials: int
         keep = game.stop(lower[rows, leader] >= reach[rows, rival], leader)
         if keep is not None:
             lower, upper, leader, rival = lower[keep], upper[keep], leader[keep], rival[keep]
-        game.pull(leader, rival)
-        rows = game.rows
-        _renew(game, lower, upper, np.tile(rows, 2), np.concatenate([leader, rival]), delta)
+        if len(game):
+            game.pull(leader, rival)
+            _renew(game, lower, upper, np.tile(game.rows, 2), np.concatenate([leader, rival]), delta)
     return game.outcome
 
 
