@@ -156,7 +156,8 @@ def test_a_further_batch_at_least_doubles_and_at_most_quadruples_the_pulls():
     batch = next_batch(n, sums, np.array([0, 0]), np.array([9.0, 9.0]))
     total = 96 + batch.sum(axis=1)
     assert (total >= 2 * 96).all()
-    assert (total <= 4 * 96 + 3 + 2 * 96).all(), "options that already have their share are not taken back"
+    assert (total <= 4 * 96 + 2 * 96).all(), "pulls beyond an option's share are not taken back"
+    assert (n + batch >= np.sqrt(2 * 96)).all()
 
 
 def test_the_inner_level_of_lil_ucb_solves_the_equation_of_its_paper():

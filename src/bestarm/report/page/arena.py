@@ -176,7 +176,18 @@ def _half(found: Arena, instance: str, width: int) -> Html | None:
 
 
 def _instance(found: Arena, ground: Ground) -> Html:
-    head = ["method", "pulls", "/ limit", "busiest client", "rounds", "time", "bits up", "bits down", "wrong"]
+    head = [
+        "method",
+        "pulls",
+        "median",
+        "/ limit",
+        "busiest client",
+        "rounds",
+        "time",
+        "bits up",
+        "bits down",
+        "wrong",
+    ]
     head += ["rate, 95 %", "keeps δ", "undecided"]
     rows = []
     for score in found.on(ground.name):
@@ -187,6 +198,7 @@ def _instance(found: Arena, ground: Ground) -> Html:
             [
                 name(score.method, 40),
                 f"{least}{_shown(score.pulls)}",
+                number(round(score.pulls.median)),
                 number(score.over_limit, 3),
                 number(round(score.longest.mean)),
                 number(score.rounds.mean, 3),

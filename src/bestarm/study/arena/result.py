@@ -20,10 +20,11 @@ FORMAT = 1
 
 
 class Mean(msgspec.Struct, frozen=True):
-    """A mean over trials, and half the width of its 95 % interval (None for one trial)."""
+    """A mean over trials, half the width of its 95 % interval (None for one trial), and the median."""
 
     mean: float
-    half: float | None = None
+    half: float | None
+    median: float
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,14 +168,14 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
         writer = csv.writer(text, lineterminator="\n")
         head = ["method", "instance", "trials", "undecided", "errors"]
         head += ["error_low", "error_high", "keeps_delta"]
-        head += [part for cost in COSTS for part in (cost, f"{cost}_half")]
+        head += [part for cost in COSTS for part in (cost, f"{cost}_half", f"{cost}_median")]
         writer.writerow([*head, "pulls_over_limit", "proof", "command"])
         proofs = {entry.label: entry.proof for entry in self.entries}
         for one in self.scores:
             row: list[object] = [one.method, one.instance, one.trials, one.undecided, one.errors]
             row += [*one.error, one.keeps]
             for cost in COSTS:
-                row += [one.cost(cost).mean, one.cost(cost).half]
+                row += [one.cost(cost).mean, one.cost(cost).half, one.cost(cost).median]
             writer.writerow([*row, one.over_limit, proofs[one.method], one.command])
         return text.getvalue()
 

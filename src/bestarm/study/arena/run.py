@@ -266,7 +266,8 @@ def _score(who: Entrant, ground: Ground, cell: Runnable, part: Columns, delta: f
 def _mean(values: Any) -> Mean:
     numbers = np.asarray(values, dtype=np.float64)
     span = mean_interval(numbers)
-    return Mean(float(numbers.mean()), None if span is None else (span[1] - span[0]) / 2)
+    half = None if span is None else (span[1] - span[0]) / 2
+    return Mean(float(numbers.mean()), half, float(np.median(numbers)))
 
 
 def _limited(who: Entrant, cell: Runnable, undecided: int) -> bool:

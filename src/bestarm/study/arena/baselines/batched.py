@@ -5,7 +5,8 @@ That paper's Tri-BBAI explores a little, then makes one large batch in the share
 means were true, tests by likelihood ratio, and continues only if the test fails. Its formulas could not be
 read, so the constants here are ours, and its last stage is replaced: the first batch has 32 pulls per option;
 every further one brings the total to 1.25·T*(means)·β, but at least to twice and at most to four times what
-it was, in the shares w*(means); after each batch the rule of ``likelihood.py`` decides. *Proof.* That rule is
+it was, in the shares w*(means), with at least √total pulls of each option; after each batch the rule of
+``likelihood.py`` decides. *Proof.* That rule is
 valid for every way to choose the pulls (Garivier and Kaufmann 2016, Theorem 10), so also for looks after some
 pulls only. ∎
 
@@ -63,7 +64,8 @@ def next_batch(n: Ints, sums: Floats, leader: Ints, beta: Floats) -> Ints:
     w = shares.solve(np.minimum(means, 1.0), leader, rows)
     need = SAFETY * beta / np.maximum(w[rows, leader] * shares.y, 1e-300)  # 1/T* = w_b·y
     goal = np.clip(need, 2.0 * total, MOST_GROWTH * total)
-    return np.asarray(np.maximum(np.ceil(w * goal[:, None]).astype(np.int64) - n, 0))
+    share = np.maximum(w * goal[:, None], np.sqrt(goal)[:, None])  # no option starves after bad luck
+    return np.asarray(np.maximum(np.ceil(share).astype(np.int64) - n, 0))
 
 
 BATCHED = Baseline(
