@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rich.console import Console
 from rich.table import Table
 
 from bestarm.cli.render.numbers import short
@@ -41,7 +42,7 @@ def show_arena(found: Arena) -> None:
                 str(score.undecided) if score.undecided else "",
             )
         table.add_section()
-    out.print(table, width=None if out.is_terminal else 200)
+    _whole().print(table)
     out.print(
         f"Means of {found.trials:,} runs ± 95 %, δ = {found.delta:g}. ×limit: pulls divided by the "
         "information limit, for methods with a proof. wrong: wrong answers, and the upper end of the exact "
@@ -64,8 +65,13 @@ def show_choices(entrants: Sequence[Entrant], instances: Mapping[str, Instance])
             table.add_column(name, overflow="fold")
         for row in rows:
             table.add_row(*(safe(cell) for cell in row))
-        out.print(table, width=None if out.is_terminal else 200)
+        _whole().print(table)
         out.print()
+
+
+def _whole() -> Console:
+    """The terminal; for a pipe, one that is wide enough for whole rows."""
+    return out if out.is_terminal else Console(width=200, highlight=False)
 
 
 def _plus_minus(cost: Mean) -> str:

@@ -1,14 +1,12 @@
-"""Batches in the manner of optimal batched identification (Jin, Yang, Tang, Xiao and Xu 2024, arXiv
-2310.14129).
+"""Batches in the manner of Tri-BBAI (Jin, Yang, Tang, Xiao and Xu 2024, arXiv 2310.14129).
 
-That paper's Tri-BBAI explores a little, then makes one large batch in the shares that would be optimal if the
-means were true, tests by likelihood ratio, and continues only if the test fails. Its formulas could not be
-read, so the constants here are ours, and its last stage is replaced: the first batch has 32 pulls per option;
-every further one brings the total to 1.25·T*(means)·β, but at least to twice and at most to four times what
-it was, in the shares w*(means), with at least √total pulls of each option; after each batch the rule of
-``likelihood.py`` decides. *Proof.* That rule is
-valid for every way to choose the pulls (Garivier and Kaufmann 2016, Theorem 10), so also for looks after some
-pulls only. ∎
+That method explores a little, then makes one large batch in the shares that would be optimal if the means
+were true, tests by likelihood ratio, and continues only if the test fails. Its formulas could not be read, so
+the constants here are ours, and its last stage is replaced: the first batch has 32 pulls per option; every
+further one brings the total to 1.25·T*(means)·β, but at least to twice and at most to four times what it was,
+in the shares w*(means), with at least √total pulls of each option; after each batch the rule of
+``likelihood.py`` decides. *Proof.* That rule is valid for every way to choose the pulls (Garivier and
+Kaufmann 2016, Theorem 10), so also for looks after some pulls only. ∎
 
 A batch costs one message down per site, with the number of pulls of each option, and one up, with the sums.
 """

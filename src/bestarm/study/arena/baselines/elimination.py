@@ -23,7 +23,7 @@ def width(n: int, arms: int, delta: float) -> float:
     """w_n, the radius after n pulls of each option.
 
     >>> round(width(100, 10, 0.1), 4)
-    0.2743
+    0.2739
     """
     return float(np.sqrt(np.log(np.pi**2 / 3.0 * arms * float(n) ** 2 / delta) / (2.0 * n)))
 

@@ -47,7 +47,7 @@ def fed_elim(players: int, options: int, delta: float) -> Iterator[tuple[int, fl
 
     >>> n, margin = next(fed_elim(10, 5, 0.1))
     >>> n, round(margin, 4)
-    (1, 1.0946)
+    (1, 1.0947)
     """
     for r in count():
         n = 1 << r
