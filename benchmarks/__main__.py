@@ -13,7 +13,7 @@ from rich.table import Table
 NAMES = [
     "single_run", "skip_ahead", "one_test", "robustness", "scale", "workers", "preferences", "ladder",
     "bet", "million", "attacks", "figures", "federation", "many_clients", "floods", "folders", "restart",
-    "mesh", "compare",
+    "mesh", "arena", "compare",
 ]  # fmt: skip
 
 
