@@ -15,7 +15,7 @@ from bestarm.study.arena.baselines import BASELINES
 
 TRIALS = int(os.environ.get("TRIALS", "10000"))
 DELTA = 0.1
-# An instance of the baseline's own paper, or the one that is nearest to it; small, so that this takes minutes.
+# An instance of the baseline's own paper or near to it, and small, so that this takes minutes.
 OWN = {
     "round-robin": "tas-2",
     "elimination": "zipf",

@@ -101,8 +101,9 @@ def facts(found: Arena) -> str:
     limit = next(ground.limit for ground in found.grounds if ground.name == SHOWN)
     names = ",".join(entry.label for entry in found.entries)
     return (
-        f"{len(found.entries)} methods on {len(found.grounds)} instances, δ = {found.delta:g}, {found.trials} "
-        f"runs of each pair that a method can run, {runs:,} in all. On `{SHOWN}` the limit is {limit:,.0f} pulls.\n\n"
+        f"{len(found.entries)} methods on {len(found.grounds)} instances, δ = {found.delta:g}, "
+        f"{found.trials} runs of each pair that a method can run, {runs:,} in all. On `{SHOWN}` the limit is "
+        f"{limit:,.0f} pulls.\n\n"
         "<!-- not run: takes a quarter of an hour -->\n\n"
         f"```sh\nbestarm arena --delta {found.delta:g} --trials {found.trials} --seed {found.seed} "
         f"--out out/arena --methods {names}\n```"
