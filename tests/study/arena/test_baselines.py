@@ -35,8 +35,20 @@ def run(name, problem, trials=200, delta=0.1, seed=1, question="anywhere", most=
     return baseline.kernel(bandit, delta, np.random.default_rng(seed), trials, most)
 
 
-@pytest.mark.parametrize("name", ["lucb", "kl-lucb", "lil-ucb-heuristic", "round-robin", "track-and-stop"])
-@pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.slow), 2])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        *[(name, 2) for name in ("lucb", "kl-lucb", "lil-ucb-heuristic", "round-robin")],
+        *[
+            pytest.param(name, 1, marks=SLOW)
+            for name in ("lucb", "kl-lucb", "lil-ucb-heuristic", "round-robin")
+        ],
+        *[pytest.param("track-and-stop", seed, marks=SLOW) for seed in (1, 2)],
+    ],
+)
 def test_a_kernel_makes_the_pulls_of_a_plain_transcription_on_the_same_rewards(name, seed):
     means = [0.95, 0.3, 0.2] if name == "track-and-stop" else [0.7, 0.5, 0.2, 0.4]
     bandit, rewards = plain.told(means, seed)

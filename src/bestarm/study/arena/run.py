@@ -26,6 +26,7 @@ from bestarm.study.cells import Cell, Runnable
 from bestarm.study.limits import limit_of_runs
 from bestarm.study.study import StudyProgress, _Log, run_cells
 from bestarm.study.trials import Trials
+from bestarm.util.disk_errors import write_error
 from bestarm.util.seeds import check_seed
 from bestarm.util.text import shorten
 from bestarm.version import __version__
@@ -167,7 +168,10 @@ def _folder(out: str | Path) -> Path:
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise InputError("can't be written: it is a file", where=str(folder), expected="the name of a folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(error, folder) from None
     return folder
 
 
