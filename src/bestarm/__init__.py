@@ -12,6 +12,7 @@ from bestarm.methods.fed_sel.theorem import Bounds, bounds
 from bestarm.methods.fisher.options import Fisher
 from bestarm.methods.p2p.options import PeerToPeer
 from bestarm.methods.robust_fed_sel.options import RobustFedSel
+from bestarm.problem.instances import Instance, instances
 from bestarm.problem.problem import Problem
 from bestarm.problem.rewards import Bernoulli, Beta, Function, Recording, Table
 from bestarm.protocol.registry import Method, load_entry_points, register_method
@@ -30,6 +31,10 @@ from bestarm.stats.fisher_exact import fisher_pvalue
 from bestarm.stats.heterogeneity import Heterogeneity, heterogeneity
 from bestarm.stats.limit import Limit, limit
 from bestarm.stats.radii import Radius, radius
+from bestarm.study.arena.bandit import Bandit, Outcome, Pulls
+from bestarm.study.arena.baseline import Baseline
+from bestarm.study.arena.result import Arena
+from bestarm.study.arena.run import arena
 from bestarm.study.plan import Plan, plan
 from bestarm.study.plan_setup import problem_from_gaps
 from bestarm.study.schedule import Schedule, schedule
@@ -40,7 +45,10 @@ from bestarm.version import __version__
 __all__ = [
     "Adversary",
     "Answer",
+    "Arena",
     "Attack",
+    "Bandit",
+    "Baseline",
     "Bernoulli",
     "Bet",
     "Beta",
@@ -52,14 +60,17 @@ __all__ = [
     "Graph",
     "Heterogeneity",
     "InputError",
+    "Instance",
     "Interrupted",
     "Limit",
     "Method",
     "Network",
+    "Outcome",
     "PeerToPeer",
     "Plan",
     "Problem",
     "Progress",
+    "Pulls",
     "Radius",
     "Record",
     "Recording",
@@ -73,12 +84,14 @@ __all__ = [
     "Verdict",
     "Verification",
     "__version__",
+    "arena",
     "attacks",
     "bounds",
     "evidence",
     "fisher_pvalue",
     "heterogeneity",
     "identify",
+    "instances",
     "is_strongly_robust",
     "limit",
     "load",

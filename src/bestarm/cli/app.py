@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from bestarm.cli.arena import arena
 from bestarm.cli.evidence import evidence
 from bestarm.cli.exit_codes import BAD_INPUT, DISK_FULL, INTERRUPTED, OK
 from bestarm.cli.federation import app as federation
@@ -50,7 +51,8 @@ def _top(
 
 
 for _command in (
-    run, evidence, report, watch, study, check, network, new, verify, plan, figures, server, client, peer,
+    run, evidence, report, watch, study, arena, check, network, new, verify, plan, figures,
+    server, client, peer,
 ):  # fmt: skip
     app.command(cls=InPanels)(_command)
 app.add_typer(federation, name="federation")

@@ -94,6 +94,9 @@ class Method:
     interval_promise : callable
         ``interval_promise(options)``: what the method promises about the interval of the winner's mean, as a
         sentence; empty if the guarantee of the verdict includes the interval.
+    proof : str
+        What is proved about the probability of a wrong answer, with its source, for tables that compare
+        methods; empty if nothing is stated.
     grouped : Method or None
         The variant of the method for groups of several clients, if it uses other machines.
     asked : Method or None
@@ -131,6 +134,7 @@ class Method:
     exchange: Callable[[Any], str] = field(default=lambda options: "means")
     most_reports: Callable[[Layout, Any], int] = field(default=lambda layout, options: 0)
     row_text: Callable[[Mapping[str, Any], int, Sequence[str]], str] = lambda row, place, arms: ""
+    proof: str = ""
     grouped: Method | None = None
     asked: Method | None = None
     robust: Method | None = None

@@ -18,6 +18,7 @@ from bestarm.errors import InputError
 from bestarm.graphs.generators import circulant, clique_tree, complete, geometric, preferential
 from bestarm.graphs.graph import Graph
 from bestarm.problem.csv_data import data_problem
+from bestarm.problem.instances import instance
 from bestarm.problem.problem import Problem
 from bestarm.problem.question import KEYS as QUESTION_KEYS
 from bestarm.problem.rewards import Unknown
@@ -35,7 +36,7 @@ from bestarm.util.text import nearest, shorten
 # Problems that a name and its parameters describe.
 FAMILIES: dict[str, Callable[..., Problem]] = {"paper": Problem.paper_instance}
 RUN_KEYS = ("method", "goal", "seed", "family", "sigma", "privacy")
-TABLES = ("group", "data", "adversary", "network")
+TABLES = ("group", "data", "adversary", "network", "problem")
 NETWORK_KEYS = ("delay", "loss", "start", "crashes", "placement", "attack")
 
 GENERATORS: dict[str, Callable[..., Graph]] = {
@@ -229,6 +230,8 @@ def _adversaries(tables: Any, problem: Problem) -> Iterator[Adversary]:
 def _problem(keys: Mapping[str, Any], folder: Path) -> Problem:
     goal = keys.get("goal", "max")
     Scale(goal=goal)  # raises if the goal is unknown
+    if "problem" in keys:
+        return _named(keys, goal)
     if "family" in keys:
         if "group" in keys or "data" in keys:
             raise InputError("family, [[group]] and [data] each describe a problem", expected="one of them")
@@ -267,6 +270,21 @@ def _problem(keys: Mapping[str, Any], folder: Path) -> Problem:
         bounds={table["name"]: table.get("bounds", (0.0, 1.0)) for table in groups},
         goal=goal,
     )
+
+
+def _named(keys: Mapping[str, Any], goal: object) -> Problem:
+    """The problem of [problem] instance = "…"."""
+    table, where = keys["problem"], "[problem]"
+    if not isinstance(table, Mapping) or set(table) != {"instance"}:
+        raise InputError(f"problem = {shorten(table)}", expected='[problem] with the key instance = "…"')
+    if others := [key for key in ("family", "group", "data") if key in keys]:
+        raise InputError(f"[problem] and {others[0]} each describe a problem", expected="one of them")
+    if goal != "max":
+        raise InputError(f"goal = {shorten(goal)}", expected='"max" for an instance')
+    try:
+        return instance(table["instance"]).problem
+    except InputError as error:
+        raise error.at(where) from None
 
 
 def _arms(table: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,27 @@ MOST_PAIRS = 1 << 17
 Family = Callable[..., Problem]
 
 
+class Runnable(Protocol):
+    """What a study or an arena runs in blocks: a problem with everything that is done to it."""
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """What tells this cell from the others; its random stream depends on it."""
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of the runs."""
+
+    def blocks(self, trials: int) -> list[tuple[int, int]]:
+        """(first trial, number of trials) of each block."""
+
+    def run(self, seed: int, block: int, size: int) -> Columns:
+        """The columns of one block of trials. A pure function of its arguments."""
+
+    def identity(self) -> list[Any]:
+        """Everything that must agree for the blocks of an earlier study to be reused, for JSON."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """One combination of the varied keys, ready to run."""
@@ -57,8 +78,7 @@ class Cell:
     @property
     def stream(self) -> int:
         """A number that depends only on these keys, not on the other cells of the study."""
-        text = json.dumps(self.keys, sort_keys=True, default=str).encode()
-        return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
+        return stream_of(self.keys)
 
     @property
     def unit(self) -> Any:
@@ -71,22 +91,53 @@ class Cell:
 
     def blocks(self, trials: int) -> list[tuple[int, int]]:
         """(first trial, number of trials) of each block; blocks are of nearly equal, limited size."""
-        pairs = sum(len(models) for models in self.problem.rewards)
-        most = max(1, min(MOST_TRIALS, MOST_PAIRS // pairs)) if self.kernel else 16
-        count = -(-trials // most)
-        cuts = [trials * i // count for i in range(count + 1)]
-        return [(a, b - a) for a, b in itertools.pairwise(cuts)]
+        return blocks_of(trials, self.problem if self.kernel else None)
+
+    def run(self, seed: int, block: int, size: int) -> Columns:
+        """The columns of one block of trials. A pure function of its arguments."""
+        if self.kernel:
+            columns, _ = self.kernel(self.problem, self.unit, _stream(self, seed, block), size)
+        else:
+            rows = [_row(_by_machines(self, _trial_seed(self, seed, block, i))) for i in range(size)]
+            columns = {
+                name: _array(name, [row[name] for row in rows]) for name in COLUMNS if name != "correct"
+            }
+        columns["correct"] = _correct(self, columns["arm"])
+        return {name: columns[name] for name in COLUMNS}
+
+    def identity(self) -> list[Any]:
+        """Everything that must agree for a block of an earlier study to be reused."""
+        network = self.network
+        return [
+            self.keys,
+            self.method,
+            vars(self.options),
+            self.problem.to_dict(),
+            [adversary.to_dict(self.problem.layout) for adversary in self.adversaries],
+            [network.to_dict(), network.placement, network.attack] if network else None,
+        ]
 
 
-def run_block(cell: Cell, seed: int, block: int, size: int) -> Columns:
+def run_block(cell: Runnable, seed: int, block: int, size: int) -> Columns:
     """The columns of one block of trials. A pure function of its arguments."""
-    if cell.kernel:
-        columns, _ = cell.kernel(cell.problem, cell.unit, _stream(cell, seed, block), size)
-    else:
-        rows = [_row(_by_machines(cell, _trial_seed(cell, seed, block, i))) for i in range(size)]
-        columns = {name: _array(name, [row[name] for row in rows]) for name in COLUMNS if name != "correct"}
-    columns["correct"] = _correct(cell, columns["arm"])
-    return {name: columns[name] for name in COLUMNS}
+    return cell.run(seed, block, size)
+
+
+def stream_of(keys: dict[str, Any]) -> int:
+    """The number of the random stream of a cell with these keys."""
+    text = json.dumps(keys, sort_keys=True, default=str).encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
+
+
+def blocks_of(trials: int, problem: Problem | None) -> list[tuple[int, int]]:
+    """Blocks of nearly equal, limited size: for a kernel on this problem, or (None) for machines."""
+    most = 16
+    if problem is not None:
+        pairs = sum(len(models) for models in problem.rewards)
+        most = max(1, min(MOST_TRIALS, MOST_PAIRS // pairs))
+    count = -(-trials // most)
+    cuts = [trials * i // count for i in range(count + 1)]
+    return [(a, b - a) for a, b in itertools.pairwise(cuts)]
 
 
 def _stream(cell: Cell, seed: int, block: int) -> np.random.Generator:

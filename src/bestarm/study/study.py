@@ -35,7 +35,7 @@ from bestarm.protocol.registry import unpacked
 from bestarm.simulate.adversary import Adversary
 from bestarm.simulate.network import Network
 from bestarm.simulate.setup import Scenario, with_question
-from bestarm.study.cells import COLUMNS, Cell, Family, _array, _cells, run_block
+from bestarm.study.cells import COLUMNS, Family, Runnable, _array, _cells, run_block
 from bestarm.study.trials import Trials, check_format
 from bestarm.util.files import write
 from bestarm.util.seeds import check_seed
@@ -147,9 +147,27 @@ def study(
     if network is None and isinstance(problem, Scenario):
         network = problem.network
     cells = tuple(_cells(problem, method, dict(vary or {}), options, adversaries, network, force))
-    tasks = [(c, b, size) for c, cell in enumerate(cells) for b, (_, size) in enumerate(cell.blocks(trials))]
+    log = log and log.begun(cells, trials, seed)
+    columns = run_cells(cells, trials, seed, tuple(vary or ()), executor, workers, log, watch)
+    result = Trials(columns, tuple(vary or ()), seed, cells, trials)
     if log:
-        log.begin(cells, trials, seed)
+        result.save(log.out)
+        log.remove()
+    return result
+
+
+def run_cells(
+    cells: Sequence[Runnable],
+    trials: int,
+    seed: int,
+    varied: tuple[str, ...] = (),
+    executor: Executor | None = None,
+    workers: int | None = None,
+    log: _Log | None = None,
+    watch: Callable[[StudyProgress], None] | None = None,
+) -> Columns:
+    """Run all blocks of all cells: the columns of a study, cell after cell, with those of the varied keys."""
+    tasks = [(c, b, size) for c, cell in enumerate(cells) for b, (_, size) in enumerate(cell.blocks(trials))]
     found: dict[tuple[int, int], Columns] = dict(log.found) if log else {}
     todo = [task for task in tasks if task[:2] not in found]
     done = sum(size for c, b, size in tasks if (c, b) in found)
@@ -171,16 +189,12 @@ def study(
             _run(cells, seed, todo, pool, take)
     except KeyboardInterrupt:
         raise StudyInterrupted(log.path if log else None) from None
-    result = _collect(cells, tasks, found, trials, seed, tuple(vary or ()))
-    if log:
-        result.save(log.out)
-        log.remove()
-    return result
+    return _collect(cells, tasks, found, trials, varied)
 
 
 @contextlib.contextmanager
 def _executor(
-    executor: Executor | None, workers: int | None, tasks: int, cells: Sequence[Cell]
+    executor: Executor | None, workers: int | None, tasks: int, cells: Sequence[Runnable]
 ) -> Iterator[Executor | None]:
     """The executor to use; None means the current process."""
     if executor is not None:
@@ -250,7 +264,7 @@ def _holding_interrupts() -> Iterator[list[Any]]:
 
 
 def _run(
-    cells: Sequence[Cell],
+    cells: Sequence[Runnable],
     seed: int,
     todo: Iterable[tuple[int, int, int]],
     pool: Executor | None,
@@ -277,13 +291,12 @@ def _run(
 
 
 def _collect(
-    cells: tuple[Cell, ...],
+    cells: Sequence[Runnable],
     tasks: Sequence[tuple[int, int, int]],
     found: Mapping[tuple[int, int], Columns],
     trials: int,
-    seed: int,
     varied: tuple[str, ...],
-) -> Trials:
+) -> Columns:
     columns: dict[str, NDArray[Any]] = {"trial": np.tile(np.arange(trials), len(cells))}
     for key in varied:
         values = np.empty(len(cells), dtype=object)
@@ -291,23 +304,12 @@ def _collect(
         columns[key] = np.repeat(values, trials)
     for name in COLUMNS:
         columns[name] = np.concatenate([found[task[:2]][name] for task in tasks])
-    return Trials(columns, varied, seed, cells, trials)
+    return columns
 
 
-def _identity(cells: Sequence[Cell], trials: int, seed: int) -> str:
+def _identity(cells: Sequence[Runnable], trials: int, seed: int) -> str:
     """A digest of everything that must agree for a block of an earlier study to be reused."""
-    facts = [
-        [
-            cell.keys,
-            cell.method,
-            vars(cell.options),
-            cell.problem.to_dict(),
-            [adversary.to_dict(cell.problem.layout) for adversary in cell.adversaries],
-            [cell.network.to_dict(), cell.network.placement, cell.network.attack] if cell.network else None,
-            cell.blocks(trials),
-        ]
-        for cell in cells
-    ]
+    facts = [[*cell.identity(), cell.blocks(trials)] for cell in cells]
     return hashlib.sha256(
         json.dumps([__version__, COLUMNS, trials, seed, facts], default=str).encode()
     ).hexdigest()
@@ -353,8 +355,8 @@ class _Log:
             ) from None
         return found
 
-    def begin(self, cells: Sequence[Cell], trials: int, seed: int) -> None:
-        """Load the existing blocks, if they belong to this study, and write the first line."""
+    def begun(self, cells: Sequence[Runnable], trials: int, seed: int) -> _Log:
+        """This log, with the existing blocks, if they belong to this study, and with its first line."""
         unknown = any(
             None in row for cell in cells for g in cell.problem.to_dict()["groups"] for row in g["rewards"]
         )
@@ -376,6 +378,7 @@ class _Log:
             self.found[line["cell"], line["block"]] = columns
         lines = self.lines or [{"study": identity, "seed": seed}]  # without a line that was cut off
         write(self.path, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        return self
 
     def add(self, place: tuple[int, int], columns: Columns) -> None:
         plain = {name: values.tolist() for name, values in columns.items()}

@@ -34,6 +34,7 @@ METHOD = Method(
     name="bet",
     title="Fed-Bet",
     summary="Fed-Bet (bets against every arm, in blocks of pulls)",
+    proof="proved: docs, Fed-Bet: the proofs, Theorem 1",
     options=Bet,
     client=Client,
     server=Server,

@@ -26,6 +26,7 @@ METHOD = Method(
     name="fed-sel",
     title="Fed-SEL",
     summary="Fed-SEL (local successive elimination, then rounds with the server)",
+    proof="proved: docs, Fed-SEL, What it promises",
     options=FedSel,
     client=Client,
     server=Server,

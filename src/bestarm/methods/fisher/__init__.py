@@ -30,6 +30,7 @@ METHOD = Method(
     name="fisher",
     title="Fed-Fisher",
     summary="Fed-Fisher (exact tests at geometrically spaced looks)",
+    proof="proved: docs, Fed-Fisher, What it promises",
     options=Fisher,
     client=Client,
     server=Server,

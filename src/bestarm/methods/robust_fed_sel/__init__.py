@@ -32,6 +32,7 @@ METHOD = Method(
     name="robust-fed-sel",
     title="Robust Fed-SEL",
     summary="Robust Fed-SEL (votes and trimmed means: some clients may lie)",
+    proof="proved: docs, Liars, What is promised",
     options=RobustFedSel,
     client=Client,
     server=Server,

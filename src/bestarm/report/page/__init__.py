@@ -14,12 +14,13 @@ from bestarm.report.page.fragments import (
     study_fragment,
 )
 from bestarm.report.page.parts import Section, style
-from bestarm.report.page.whole import of_evidence, of_record, of_trials, page, read, sections, write
+from bestarm.report.page.whole import of_arena, of_evidence, of_record, of_trials, page, read, sections, write
 
 __all__ = [
     "Section",
     "evidence_fragment",
     "graph_fragment",
+    "of_arena",
     "of_evidence",
     "of_record",
     "of_trials",

@@ -18,11 +18,13 @@ from bestarm.records.record import Record
 from bestarm.report import facts as collect
 from bestarm.report.facts import Facts, SiteFacts, StudyFacts
 from bestarm.report.markup import Html, tag
+from bestarm.report.page.arena import arena_sections
 from bestarm.report.page.evidence import evidence_sections
 from bestarm.report.page.parts import Section, style
 from bestarm.report.page.run import run_sections
 from bestarm.report.page.site import site_sections
 from bestarm.report.page.study import study_sections
+from bestarm.study.arena.result import Arena
 from bestarm.study.trials import Trials
 from bestarm.util import files
 
@@ -57,11 +59,11 @@ def page(facts: Facts, attachment: bytes | None = None, file_name: str = "record
     if not isinstance(facts, StudyFacts):
         facts = msgspec.structs.replace(facts, file=file_name)
         title = f"bestarm: {(facts.verdict and facts.verdict.summary) or 'undecided'}"
-    return _whole(title, sections(facts, None if attachment is None else _download(attachment, file_name)))
+    return document(title, sections(facts, None if attachment is None else _download(attachment, file_name)))
 
 
-def _whole(title: str, made: list[Section]) -> str:
-    """The HTML file of some sections."""
+def document(title: str, made: list[Section]) -> str:
+    """A whole file with these sections."""
     links = [tag("li", tag("a", title, href=f"#{key}")) for key, title, _ in made if title]
     body = [
         tag("section", tag("h2", title) if title else None, content, id=key) for key, title, content in made
@@ -114,13 +116,19 @@ def of_record(
 def of_evidence(evidence: Evidence, file_name: str = "evidence.json") -> str:
     """The page of what recorded data show."""
     link = _download(msgspec.json.encode(evidence.to_dict()), file_name)
-    return _whole(f"bestarm: {headline(evidence)}", evidence_sections(evidence, link))
+    return document(f"bestarm: {headline(evidence)}", evidence_sections(evidence, link))
 
 
 def of_trials(trials: Trials) -> str:
     """The page of a study."""
     rows = "".join(json.dumps(row, default=str) + "\n" for row in trials.rows())
     return page(collect.of_trials(trials), rows.encode(), "trials.jsonl")
+
+
+def of_arena(arena: Arena) -> str:
+    """The page of an arena."""
+    files = [_download(arena.to_json(), "arena.json"), _download(arena.to_csv().encode(), "cells.csv")]
+    return document("bestarm: an arena", arena_sections(arena, files))
 
 
 def read(path: str | Path, *, quick: bool = False) -> str:

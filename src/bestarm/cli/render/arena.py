@@ -1,0 +1,80 @@
+"""An arena on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from bestarm.cli.render.numbers import short
+from bestarm.cli.terminal import out, safe
+from bestarm.problem.instances import Instance
+from bestarm.study.arena.entrants import Entrant
+from bestarm.study.arena.result import Arena, Mean
+
+TITLES = (
+    "instance", "method", "proof", "pulls", "×limit", "rounds", "time", "bits up", "wrong", "keeps δ",
+    "undecided",
+)  # fmt: skip
+
+
+def show_arena(found: Arena) -> None:
+    """Print one row per method and instance, fewest pulls first."""
+    table = Table(box=None, header_style="dim", pad_edge=False, collapse_padding=True)
+    for title in TITLES:
+        left = title in ("instance", "method", "proof")
+        table.add_column(title, justify="left" if left else "right", overflow="fold")
+    proofs = {entry.label: entry.proof for entry in found.entries}
+    for ground in found.grounds:
+        for k, score in enumerate(found.on(ground.name)):
+            table.add_row(
+                safe(ground.name) if k == 0 else "",
+                safe(score.method),
+                "proved" if proofs[score.method] else "none",
+                _plus_minus(score.pulls),
+                short(score.over_limit) if score.over_limit else "–",
+                short(float(f"{score.rounds.mean:.3g}")),
+                short(float(f"{score.time.mean:.4g}")),
+                short(float(f"{score.bits_up.mean:.4g}")),
+                f"{score.errors} ≤{score.error[1]:.2g}",
+                score.keeps,
+                str(score.undecided) if score.undecided else "",
+            )
+        table.add_section()
+    _whole().print(table)
+    out.print(
+        f"Means of {found.trials:,} runs ± 95 %, δ = {found.delta:g}. ×limit: pulls divided by the "
+        "information limit, for methods with a proof. wrong: wrong answers, and the upper end of the exact "
+        "95 % interval of their rate; keeps δ: whether that interval shows a rate of at most δ. "
+        f"Seed {found.seed}.",
+        style="dim",
+    )
+    if found.left_out:
+        out.print(f"{len(found.left_out)} pairs were not run; the page and --json say why.", style="dim")
+
+
+def show_choices(entrants: Sequence[Entrant], instances: Mapping[str, Instance]) -> None:
+    """Print the methods, baselines and instances that there are."""
+    for title, rows in (
+        ("method", [(one.label, one.proof or "nothing proved", one.source) for one in entrants]),
+        ("instance", [(one.name, one.question, one.about) for one in instances.values()]),
+    ):
+        table = Table(box=None, header_style="dim", pad_edge=False)
+        for name in (title, "proof" if title == "method" else "question", "about"):
+            table.add_column(name, overflow="fold")
+        for row in rows:
+            table.add_row(*(safe(cell) for cell in row))
+        _whole().print(table)
+        out.print()
+
+
+def _whole() -> Console:
+    """The terminal; for a pipe, one that is wide enough for whole rows."""
+    return out if out.is_terminal else Console(width=200, highlight=False)
+
+
+def _plus_minus(cost: Mean) -> str:
+    if cost.half is None:
+        return short(cost.mean)
+    return f"{short(float(f'{cost.mean:.4g}'))} ±{short(float(f'{cost.half:.2g}'))}"

@@ -1,0 +1,265 @@
+"""The page of an arena: an overview, performance profiles, Pareto fronts, all numbers, and commands."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bestarm.report.markup import Html, clean, join, name, table, tag
+from bestarm.report.page.parts import Section, figure, filled, fold
+from bestarm.report.svg.arena import front, numbered, profile
+from bestarm.report.svg.base import number
+from bestarm.stats.intervals import binomial_interval
+from bestarm.study.arena.result import Arena, Entry, Ground, Mean, Score
+
+PROFILES = {"pulls": "pulls", "rounds": "rounds", "bits_up": "bits up"}
+KINDS = {False: "Every site has its own options", True: "All clients have the same options"}
+
+
+def arena_sections(found: Arena, attached: list[Html]) -> list[Section]:
+    """The parts of the page; `attached` are links to the files."""
+    return filled(
+        [
+            ("top", "", _top(found)),
+            ("overview", "All instances", _overview(found)),
+            ("profiles", "Performance profiles", _profiles(found)),
+            ("fronts", "Pulls against rounds", _fronts(found)),
+            ("numbers", "The numbers", join(*[_instance(found, ground) for ground in found.grounds])),
+            ("methods", "The methods", _methods(found)),
+            ("left-out", "Not run", _left_out(found)),
+            ("reproduce", "Run it again", _reproduce(found, attached)),
+        ]
+    )
+
+
+def _top(found: Arena) -> Html:
+    runs = sum(score.trials for score in found.scores)
+    proved = {entry.label for entry in found.entries if entry.proof}
+    wins: dict[str, int] = {}
+    for ground in found.grounds:
+        ranked = [s for s in found.on(ground.name) if s.method in proved and not s.undecided]
+        if ranked:
+            wins[ranked[0].method] = wins.get(ranked[0].method, 0) + 1
+    lead = ", ".join(f"{label} on {count}" for label, count in sorted(wins.items(), key=lambda w: -w[1]))
+    broken = sorted({score.method for score in found.scores if score.keeps == "no"})
+    parts = [
+        tag("h1", f"{len(found.entries)} methods on {len(found.grounds)} instances", id="verdict"),
+        tag(
+            "p",
+            f"δ = {found.delta:g}, {found.trials:,} runs of each pair, {runs:,} in all. Seed {found.seed}.",
+        ),
+        tag(
+            "p",
+            "Fewest pulls among the methods with a proof, by number of instances: ",
+            tag("strong", lead),
+            ".",
+        ),
+    ]
+    if broken:
+        parts.append(
+            tag("p", "Wrong more often than δ: ", tag("strong", ", ".join(broken)), ".", class_="bad")
+        )
+    else:
+        parts.append(tag("p", "No method was shown to be wrong more often than δ on any instance."))
+    return tag("div", *parts, class_="verdict yes")
+
+
+def _overview(found: Arena) -> Html:
+    order = numbered(found)
+    head = [
+        "",
+        "method",
+        "proof",
+        "instances",
+        "pulls / limit",
+        "rounds",
+        "bits up",
+        "wrong",
+        "rate, 95 %",
+        "keeps δ",
+    ]
+    main = [entry for entry in found.entries if entry.headline]
+    rest = [entry for entry in found.entries if not entry.headline]
+
+    def rows(entries: list[Entry]) -> list[list[Any]]:
+        scored = [(entry, [s for s in found.scores if s.method == entry.label]) for entry in entries]
+        ranked = sorted(scored, key=lambda pair: (_typical(pair[1]) is None, _typical(pair[1]) or 0.0))
+        return [_line(order[entry.label], entry, scores) for entry, scores in ranked if scores]
+
+    note = (
+        "Pulls / limit, rounds and bits are geometric means over the instances that a method ran on, so "
+        "compare methods on the same instances below. The limit applies to methods that keep δ on every "
+        "problem with 0/1 rewards; there is none for the others, nor for averages over sites. "
+        "Wrong: wrong answers of all runs, with the exact 95 % interval of their rate. Keeps δ: on how many "
+        "instances the exact interval shows that the rate is at most δ; ✗ if it shows on one that it is not."
+    )
+    numbers = {0, 3, 4, 5, 6, 7, 8, 9}
+    parts = [table(head, rows(main), numbers=numbers), tag("p", note, class_="note")]
+    if shown := rows(rest):
+        parts += [
+            tag("h3", "Written from memory"),
+            tag(
+                "p",
+                "A formula of their papers could not be read, so they are not in the table above.",
+                class_="note",
+            ),
+            table(head, shown, numbers=numbers),
+        ]
+    return join(*parts)
+
+
+def _typical(scores: list[Score]) -> float | None:
+    """The geometric mean of pulls over the limit."""
+    return _geometric([score.over_limit for score in scores if score.over_limit])
+
+
+def _geometric(values: list[float]) -> float | None:
+    return float(np.exp(np.mean(np.log(np.maximum(values, 1e-12))))) if values else None
+
+
+def _line(place: int, entry: Entry, scores: list[Score]) -> list[Any]:
+    errors, trials = sum(s.errors for s in scores), sum(s.trials for s in scores)
+    low, high = binomial_interval(errors, trials)
+    kept, broken = sum(s.keeps == "yes" for s in scores), any(s.keeps == "no" for s in scores)
+    solved = sum(not s.undecided for s in scores)
+    few = "" if solved == len(scores) else f", {solved} solved"
+    return [
+        str(place),
+        name(entry.title, 60),
+        "proved" if entry.proof else "none",
+        f"{len(scores)}{few}",
+        number(_typical(scores), 3),
+        number(_geometric([s.rounds.mean for s in scores]), 3),
+        number(_geometric([s.bits_up.mean for s in scores]), 3),
+        f"{errors:,}",
+        f"{low:.2g} to {high:.2g}",
+        f"{kept} of {len(scores)}{' ✗' if broken else ''}",
+    ]
+
+
+def _profiles(found: Arena) -> Html:
+    parts: list[Any] = []
+    for shared, title in KINDS.items():
+        names = [ground.name for ground in found.grounds if ground.shared == shared]
+        if len(names) < 2:
+            continue
+        parts.append(tag("h3", f"{title}: {len(names)} instances"))
+        for cost, words in PROFILES.items():
+            draw = partial(profile, found, cost=cost, title=words, instances=names)
+            caption = (
+                f"The share of instances on which a method's {words} are at most τ times the fewest of all."
+            )
+            parts.append(figure(draw, caption))
+    if parts:
+        note = "Higher and further left is better. An instance that a method can't run counts as unsolved."
+        parts.append(tag("p", note, class_="note"))
+    return join(*parts)
+
+
+def _fronts(found: Arena) -> Html:
+    pictures = [
+        figure(partial(_half, found, ground.name), f"{ground.name}: {ground.about}.")
+        for ground in found.grounds
+    ]
+    order = ", ".join(f"{place} {label}" for label, place in numbered(found).items())
+    note = (
+        "The line joins the methods that no other beats in both pulls and rounds. Filled circles: with a "
+        f"proof; open squares: without. {order}."
+    )
+    return join(tag("div", *pictures, class_="panels"), tag("p", note, class_="note"))
+
+
+def _half(found: Arena, instance: str, width: int) -> Html | None:
+    return front(found, min(width, 430), instance=instance)
+
+
+def _instance(found: Arena, ground: Ground) -> Html:
+    head = [
+        "method",
+        "pulls",
+        "median",
+        "/ limit",
+        "busiest client",
+        "rounds",
+        "time",
+        "bits up",
+        "bits down",
+        "wrong",
+    ]
+    head += ["rate, 95 %", "keeps δ", "undecided"]
+    rows = []
+    for score in found.on(ground.name):
+        low, high = score.error
+        keeps = {"yes": "yes", "no": "✗ no", "open": "open"}[score.keeps]
+        least = "≥ " if score.undecided else ""
+        rows.append(
+            [
+                name(score.method, 40),
+                f"{least}{_shown(score.pulls)}",
+                number(round(score.pulls.median)),
+                number(score.over_limit, 3),
+                number(round(score.longest.mean)),
+                number(score.rounds.mean, 3),
+                number(round(score.time.mean)),
+                number(round(score.bits_up.mean)),
+                number(round(score.bits_down.mean)),
+                str(score.errors),
+                f"{low:.2g} to {high:.2g}",
+                keeps,
+                str(score.undecided),
+            ]
+        )
+    limit = f", limit {number(round(ground.limit))} pulls" if ground.limit else ""
+    facts = f"{ground.options} options, {ground.sites} sites, {ground.clients} clients, gap {ground.gap:.3g}"
+    facts += limit
+    source = f" From: {ground.source}." if ground.source else ""
+    return join(
+        tag("h3", ground.name, id=f"i-{clean(ground.name)}"),
+        tag(
+            "p", f"{ground.about[0].upper()}{ground.about[1:]}. Question: {ground.question}. {facts}.{source}"
+        ),
+        table(head, rows, numbers=set(range(1, len(head)))),
+    )
+
+
+def _shown(cost: Mean) -> str:
+    half = "" if cost.half is None else f" ± {number(float(f'{cost.half:.2g}'))}"
+    return f"{number(round(cost.mean))}{half}"
+
+
+def _methods(found: Arena) -> Html:
+    order = numbered(found)
+    rows = [
+        [str(order[e.label]), name(e.label, 40), name(e.title, 60), e.proof or "none stated", clean(e.source)]
+        for e in found.entries
+    ]
+    return table(["", "name", "method", "what is proved about δ", "source"], rows, numbers={0})
+
+
+def _left_out(found: Arena) -> Html | None:
+    if not found.left_out:
+        return None
+    rows = [[name(one.method, 40), name(one.instance, 40), clean(one.why)] for one in found.left_out]
+    return fold(f"{len(rows)} pairs", table(["method", "instance", "why"], rows))
+
+
+def _reproduce(found: Arena, attached: list[Html]) -> Html:
+    names = ",".join(ground.name for ground in found.grounds)
+    labels = ",".join(entry.label for entry in found.entries)
+    whole = (
+        f"bestarm arena --methods {labels} --instances {names} --delta {found.delta:g} "
+        f"--trials {found.trials} --seed {found.seed} --most {found.most} --out DIR"
+    )
+    rows = [[score.method, score.instance, tag("code", score.command)] for score in found.scores]
+    return join(
+        tag("p", "This command gives the same numbers, with any number of processes:"),
+        tag("pre", whole),
+        fold("One pair at a time", table(["method", "instance", "command"], rows)),
+        tag(
+            "p",
+            f"A baseline's run ends undecided after {found.most:,} pulls. Made by bestarm {found.version}.",
+        ),
+        *attached,
+    )

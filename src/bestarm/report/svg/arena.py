@@ -1,0 +1,119 @@
+"""Pictures of an arena: performance profiles, and pulls against rounds with the Pareto front."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bestarm.report.markup import Html, clean, tag
+from bestarm.report.svg.base import COLOURS, DASHES, PHONE, Axis, frame, number, path, svg, words
+from bestarm.study.arena.result import Arena
+
+FURTHEST = 1000.0  # ratio at the right end of a profile
+
+
+def numbered(found: Arena) -> dict[str, int]:
+    """The number of each entrant in pictures, from 1."""
+    return {entry.label: k for k, entry in enumerate(found.entries, start=1)}
+
+
+def profile(found: Arena, width: int, *, cost: str, title: str, instances: Sequence[str]) -> Html | None:
+    """The share of instances on which an entrant's cost is at most τ times the least cost, against τ."""
+    ratios = found.profile(cost, instances)
+    if not ratios:
+        return None
+    most = min(FURTHEST, max(max(values) for values in ratios.values()))
+    legend = 0 if width < PHONE else 190
+    x, y = Axis(1.0, max(most, 2.0), 46, width - 20 - legend, log=True), Axis(0.0, 1.0, 250, 24)
+    parts: list[Any] = [frame(x, y, (f"{title}, times the least of all entrants", "share of instances"), 5)]
+    ranked = sorted(ratios, key=lambda label: -_area(ratios[label], len(instances), x.high))
+    order = numbered(found)
+    for row, label in enumerate(ranked):
+        points, share = [(x(1.0), y(0.0))], 0.0
+        for ratio in (value for value in ratios[label] if value <= x.high):
+            points.append((x(ratio), y(share)))
+            share += 1.0 / len(instances)
+            points.append((x(ratio), y(share)))
+        points.append((x(x.high), y(share)))
+        line = path(points, stroke_dasharray=_dash(order[label]), stroke_width="2")
+        told = tag("title", f"{clean(label, 60)}: within 2 times on {_within(ratios[label], 2)} instances")
+        parts.append(tag("g", told, line, class_=f"line c{(order[label] - 1) % COLOURS}"))
+        if legend:
+            parts += _legend(label, order[label], width - legend + 4, 30 + 15 * row)
+    text = "; ".join(
+        f"{clean(label, 40)} within 2 times on {_within(ratios[label], 2)} of {len(instances)}"
+        for label in ranked
+    )
+    height = max(300, 40 + 15 * len(ranked)) if legend else 300
+    return svg(width, height, f"Performance profile, {title}: {text}", *parts)
+
+
+def _area(ratios: Sequence[float], instances: int, most: float) -> float:
+    """Orders profiles: how many instances are solved, those with small ratios first."""
+    return sum(1.0 / value for value in ratios if value <= most) / instances
+
+
+def _within(ratios: Sequence[float], times: float) -> int:
+    return sum(value <= times for value in ratios)
+
+
+def _dash(place: int) -> str | None:
+    return DASHES[(place - 1) // COLOURS % len(DASHES)] or None
+
+
+def _legend(label: str, place: int, left: float, top: float) -> list[Html]:
+    line = path([(left, top), (left + 26, top)], stroke_dasharray=_dash(place), stroke_width="2")
+    text = words(left + 32, top + 4, f"{place} {clean(label, 22)}", class_="tick")
+    return [tag("g", line, class_=f"line c{(place - 1) % COLOURS}"), text]
+
+
+def front(found: Arena, width: int, *, instance: str) -> Html | None:
+    """Pulls against rounds of every entrant on an instance, with the front that no other beats in both."""
+    scores = [score for score in found.on(instance) if not score.undecided]
+    if not scores:
+        return None
+    limit = {ground.name: ground.limit for ground in found.grounds}[instance]
+    pulls, rounds = [score.pulls.mean for score in scores], [score.rounds.mean for score in scores]
+    low = min([*pulls, *([limit] if limit else [])])
+    x = Axis(min(rounds) * 0.8, max(rounds) * 1.4, 58, width - 16, log=True)
+    y = Axis(low * 0.8, max(pulls) * 1.3, 236, 26, log=True)
+    parts: list[Any] = [frame(x, y, ("rounds", "pulls"), 4)]
+    if limit:
+        parts.append(path([(x.begin, y(limit)), (x.end, y(limit))], class_="limit"))
+        parts.append(words(x.end, y(limit) - 5, "limit of proved methods", "end", class_="tick"))
+    best = found.front(instance)
+    parts.append(path([(x(s.rounds.mean), y(s.pulls.mean)) for s in best], class_="axis"))
+    order, proofs = numbered(found), {entry.label: entry.proof for entry in found.entries}
+    for score in scores:
+        at = x(score.rounds.mean), y(score.pulls.mean)
+        told = (
+            f"{clean(score.method, 60)}: {number(score.pulls.mean)} pulls, {number(score.rounds.mean)} rounds"
+        )
+        mark = _mark(at, bool(proofs[score.method]))
+        parts.append(
+            tag("g", tag("title", told), mark, class_=f"line c{(order[score.method] - 1) % COLOURS}")
+        )
+    parts += _labels({order[score.method]: (x(score.rounds.mean), y(score.pulls.mean)) for score in scores})
+    named = ", ".join(f"{clean(score.method, 40)}" for score in best)
+    return svg(width, 282, f"Pulls against rounds on {clean(instance, 60)}. On the front: {named}", *parts)
+
+
+def _mark(at: tuple[float, float], proved: bool) -> Html:
+    """A filled circle for an entrant with a proof, an open square for one without."""
+    if proved:
+        return tag("circle", cx=at[0], cy=at[1], r=5)
+    corners = [(-4.5, -4.5), (4.5, -4.5), (4.5, 4.5), (-4.5, 4.5), (-4.5, -4.5)]
+    return path([(at[0] + dx, at[1] + dy) for dx, dy in corners], stroke_width="2")
+
+
+def _labels(places: Mapping[int, tuple[float, float]]) -> list[Html]:
+    """The number of each entrant beside its mark; one that would cover an earlier one moves down."""
+    taken: list[tuple[float, float]] = []
+    found = []
+    for place, (left, top) in sorted(places.items(), key=lambda item: item[1][1]):
+        spot = (left + 8, top + 4)
+        while any(abs(spot[0] - a) < 17 and abs(spot[1] - b) < 11 for a, b in taken):
+            spot = (spot[0], spot[1] + 11)
+        taken.append(spot)
+        found.append(words(*spot, str(place), class_="tick"))
+    return found

@@ -1,0 +1,55 @@
+"""``Baseline``: a method of the literature that only a kernel simulates, and the list of those that there
+are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bestarm.problem.instances import ANYWHERE, OVERALL
+from bestarm.study.arena.bandit import Bandit, Outcome
+
+BaselineKernel = Callable[[Bandit, float, np.random.Generator, int, int], Outcome]
+ANY_LAYOUT = ""
+
+
+def _everything(bandit: Bandit) -> str:
+    return ANY_LAYOUT
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A method that takes part in the arena without machines.
+
+    Parameters
+    ----------
+    name, title : str
+        The name on the command line, and the name for readers.
+    kernel : callable
+        ``kernel(bandit, delta, rng, trials, most)`` simulates that many trials and returns their ``Outcome``.
+        A trial that has made `most` pulls ends undecided.
+    proof : str
+        What is proved about the error probability, in a sentence with its source; empty if nothing is.
+    source : str
+        Where the method comes from.
+    coins : bool
+        Whether rewards other than 0/1 are turned into coins of the same mean first.
+    questions : tuple of str
+        The questions that it answers.
+    refuse : callable
+        ``refuse(bandit)``: why it can't run on this problem; empty if it can.
+    headline : bool
+        False if a formula was written from memory because its source could not be read.
+    """
+
+    name: str
+    title: str
+    kernel: BaselineKernel
+    proof: str = ""
+    source: str = ""
+    coins: bool = False
+    questions: tuple[str, ...] = (ANYWHERE, OVERALL)
+    refuse: Callable[[Bandit], str] = field(default=_everything)
+    headline: bool = True

@@ -1,0 +1,67 @@
+"""``bestarm arena``: a table, a folder, JSON for machines, and errors without a traceback."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import bestarm as ba
+from bestarm.cli.app import app
+from bestarm.study.arena.baselines import BASELINES
+from bestarm.study.arena.run import HEADLINE
+
+SMALL = ["arena", "--methods", "fisher,batched", "--instances", "lil-0.6", "--trials", "3", "--workers", "1"]
+
+
+def run(*words):
+    return CliRunner().invoke(app, list(words))
+
+
+def test_a_table_has_a_row_per_method_and_the_folder_has_the_page(tmp_path):
+    done = run(*SMALL, "--out", str(tmp_path / "a"))
+    assert done.exit_code == 0
+    assert {"fisher", "batched"} <= set(done.stdout.split())
+    assert "index.html" in done.stdout
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
+        "arena.json", "cells.csv", "index.html", "trials.csv",
+    ]  # fmt: skip
+
+
+def test_json_is_one_object_with_the_numbers_of_python():
+    done = run(*SMALL, "--json")
+    found = ba.arena(["fisher", "batched"], ["lil-0.6"], trials=3, workers=1)
+    assert json.loads(done.stdout) == json.loads(found.to_json())
+
+
+def test_the_list_names_every_method_baseline_and_instance():
+    known = json.loads(run("arena", "--list", "--json").stdout)
+    assert set(BASELINES) | {"bet", "fisher"} <= set(known["methods"])
+    assert known["instances"] == list(ba.instances())
+    assert known["headline"] == list(HEADLINE)
+    text = run("arena", "--list").stdout
+    assert "many-arms" in text
+    assert "kl-lucb" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--methods", "fisher,"], "commas"),
+        (["--methods", "nobody"], "unknown"),
+        (["--instances", "nowhere"], "unknown"),
+        (["--trials", "0"], "trials"),
+        (["--delta", "2"], "delta"),
+        (["--resume"], "folder"),
+        (["--out", "README.md/x"], "README.md"),
+        (["--out", "README.md"], "it is a file"),
+    ],
+)
+def test_bad_input_is_an_input_error_and_writes_nothing(words, said, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "README.md").write_text("kept")
+    done = run(*SMALL, *words)
+    assert isinstance(done.exception, ba.InputError)
+    assert said in str(done.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]

@@ -1,0 +1,44 @@
+"""The tables of docs/compare.md come from data in the repository, and those data can be made again."""
+
+from __future__ import annotations
+
+import pytest
+from docs import compare
+
+import bestarm as ba
+from bestarm.study.arena.entrants import everyone
+from bestarm.study.arena.run import HEADLINE
+
+KEPT = ba.Arena.load(compare.DATA)
+
+
+def test_the_page_is_current():
+    text = compare.PAGE.read_text("utf-8")
+    assert compare.page(text) == text, "run: python docs/compare.py"
+
+
+def test_a_changed_number_would_be_noticed():
+    text = compare.PAGE.read_text("utf-8")
+    broken = text.replace("| Fed-Bet | proved |", "| Fed-Bet | guessed |")
+    assert broken != text
+    assert compare.page(broken) == text
+
+
+@pytest.mark.parametrize(("method", "instance"), [("fisher", "zipf"), ("batched", "zipf"), ("fpe", "crew")])
+def test_a_cell_of_the_kept_run_can_be_made_again(method, instance):
+    found = ba.arena([method], [instance], delta=KEPT.delta, trials=KEPT.trials, seed=KEPT.seed, workers=1)
+    assert found.scores == (KEPT.score(method, instance),)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["bet", "top-two", "track-and-stop-practice", "kl-lucb", "elimination"])
+def test_more_cells_of_the_kept_run_can_be_made_again(method):
+    found = ba.arena([method], ["zipf"], delta=KEPT.delta, trials=KEPT.trials, seed=KEPT.seed, workers=1)
+    assert found.scores == (KEPT.score(method, "zipf"),)
+
+
+def test_the_kept_run_has_every_baseline_and_every_headline_instance():
+    assert tuple(ground.name for ground in KEPT.grounds) == HEADLINE
+    run = {entry.label for entry in KEPT.entries}
+    missing = {one.label for one in everyone() if one.baseline} - run
+    assert not missing

@@ -1,0 +1,76 @@
+"""Named instances: a unique best answer, exact averages, and a place in scenario files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bestarm as ba
+from bestarm.problem.instances import INSTANCES, instance, site_effects
+
+NAMES = list(INSTANCES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_instance_has_one_best_answer_and_a_description(name):
+    found = instance(name)
+    values = sorted(found.values.values(), reverse=True)
+    assert values[0] > values[1] + 0.01
+    assert found.about
+    assert not found.about.endswith(".")
+    assert found.problem is instance(name).problem
+    assert found.question in ("anywhere", "overall")
+    if found.question == "anywhere":
+        assert max(found.values, key=found.values.get) == found.problem.best
+
+
+def test_sites_of_an_overall_instance_share_their_options_and_disagree():
+    for name in NAMES:
+        if INSTANCES[name].question == "overall":
+            groups = INSTANCES[name].problem.layout.groups
+            assert len({group.arms for group in groups}) == 1
+            assert len(groups) > 1
+    means = np.array(instance("site-order").problem.means)
+    assert len(set(means.argmax(axis=1))) > 1, "sites do not agree on the best option"
+
+
+def test_site_effects_leave_the_averages_alone_and_repeat_with_the_seed():
+    values = [0.55, 0.5, 0.4]
+    problem = site_effects(values, 7, 0.15, 0.05, seed=2)
+    assert np.allclose(np.mean(problem.means, axis=0), values, atol=1e-8)
+    assert problem == site_effects(values, 7, 0.15, 0.05, seed=2)
+    assert problem != site_effects(values, 7, 0.15, 0.05, seed=3)
+
+
+def test_the_real_data_are_those_of_the_examples(root):
+    shared = ba.load(root / "examples/flights.toml").problem
+    assert [round(m, 12) for row in instance("flights").problem.means for m in row] == [
+        round(m, 12) for row in shared.means for m in row
+    ]
+    packaged, example = root / "src/bestarm/problem/flights.csv", root / "examples/flights.csv"
+    assert packaged.read_bytes() == example.read_bytes()
+
+
+def test_a_scenario_file_can_name_an_instance(tmp_path):
+    path = tmp_path / "named.toml"
+    path.write_text('method = "fisher"\nseed = 1\n[problem]\ninstance = "zipf"\n')
+    assert ba.load(path).problem is instance("zipf").problem
+    assert ba.identify(ba.load(path)).verdict.arm == "s1/a1"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[problem]\ninstance = "zip"', "zipf"),
+        ("[problem]\ninstance = 3", "unknown"),
+        ('[problem]\nname = "zipf"', "instance"),
+        ('problem = "zipf"', "instance"),
+        ('family = "paper"\n[problem]\ninstance = "zipf"', "each describe a problem"),
+        ('goal = "min"\n[problem]\ninstance = "zipf"', "max"),
+    ],
+)
+def test_a_scenario_file_that_names_no_instance_is_refused(tmp_path, text, said):
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(ba.InputError, match=said):
+        ba.load(path)

@@ -1,0 +1,70 @@
+"""The page of an arena shows every number, picture and command, and nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+from docs import compare
+
+import bestarm as ba
+from bestarm.report.page import of_arena
+from bestarm.report.svg.arena import front, numbered, profile
+
+KEPT = ba.Arena.load(compare.DATA)
+
+
+@pytest.fixture(scope="module")
+def html():
+    return of_arena(KEPT)
+
+
+def test_the_page_has_no_scripts_and_loads_nothing(html):
+    assert "<script" not in html
+    assert not re.findall(r'(?:src|href)="(?!#|data:)', html)
+    assert "default-src &#x27;none&#x27;" in html
+
+
+def test_every_instance_has_a_table_a_front_and_its_commands(html):
+    for ground in KEPT.grounds:
+        assert f'id="i-{ground.name}"' in html
+        assert f"Pulls against rounds on {ground.name}." in html
+    for score in KEPT.scores:
+        assert score.command in html
+
+
+def test_methods_from_memory_are_in_a_table_of_their_own(html):
+    overview, memory = html.split("Written from memory")[0], html.split("Written from memory")[1]
+    titles = {entry.label: entry.title for entry in KEPT.entries}
+    first = overview.split("All instances</h2>")[1]
+    assert titles["top-two"] in first
+    assert titles["fed-elim"] not in first
+    assert titles["fed-elim"] in memory.split("Performance profiles</h2>")[0]
+
+
+def test_pairs_that_were_not_run_are_listed_with_the_reason(html):
+    assert f"{len(KEPT.left_out)} pairs" in html
+    assert "needs sites that all have the same options" in html
+
+
+def test_a_method_that_breaks_delta_is_named_at_the_top():
+    scores = [msgspec.structs.replace(KEPT.scores[0], keeps="no", errors=99), *KEPT.scores[1:]]
+    page = of_arena(msgspec.structs.replace(KEPT, scores=tuple(scores)))
+    assert "Wrong more often than δ: <strong>bet</strong>" in page
+
+
+def test_names_are_escaped():
+    nasty = "<img src=x>"
+    entries = [msgspec.structs.replace(KEPT.entries[0], title=nasty), *KEPT.entries[1:]]
+    assert nasty not in of_arena(msgspec.structs.replace(KEPT, entries=tuple(entries)))
+
+
+def test_pictures_say_in_words_what_they_show():
+    names = [ground.name for ground in KEPT.grounds if not ground.shared]
+    picture = profile(KEPT, 900, cost="pulls", title="pulls", instances=names)
+    assert "bet within 2 times on" in picture
+    assert profile(KEPT, 330, cost="pulls", title="pulls", instances=names) is not None
+    best = [score.method for score in KEPT.front("paper-5")]
+    assert f"On the front: {', '.join(best)}" in front(KEPT, 430, instance="paper-5")
+    assert len(set(numbered(KEPT).values())) == len(KEPT.entries)

@@ -1,0 +1,143 @@
+"""Plain transcriptions of sequential baselines, one pull at a time, for the tests of their kernels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq
+
+import bestarm as ba
+from bestarm.study.arena.bandit import Bandit
+
+
+class Told(Bandit):
+    """A bandit with one row whose rewards are told in advance: option k pays told[k][i] at its i-th pull."""
+
+    def one(self, rng, arm):
+        (k,) = arm.tolist()
+        used = self.__dict__.setdefault("used", [0] * self.k)
+        used[k] += 1
+        return np.array([self.__dict__["told"][k][used[k] - 1]], dtype=float), np.zeros(1, dtype=int)
+
+
+def told(means, seed, length=60_000):
+    """A bandit with these means, and its rewards."""
+    bandit = Told(ba.Problem.bernoulli([list(means)]))
+    rng = np.random.default_rng(seed)
+    rewards = [(rng.random(length) < mean).astype(int).tolist() for mean in means]
+    bandit.__dict__["told"] = rewards
+    return bandit, rewards
+
+
+def kl(p, q):
+    q = min(max(q, 1e-300), 1 - 1e-16)
+    parts = [x * math.log(x / y) for x, y in ((p, q), (1 - p, 1 - q)) if x > 0]
+    return sum(parts)
+
+
+class State:
+    """Counts and sums of a plain run."""
+
+    def __init__(self, rewards):
+        self.rewards = rewards
+        self.n, self.s = [0] * len(rewards), [0] * len(rewards)
+        for k in range(len(rewards)):
+            self.pull(k)
+
+    def pull(self, k):
+        self.s[k] += self.rewards[k][self.n[k]]
+        self.n[k] += 1
+
+    @property
+    def means(self):
+        return [s / n for s, n in zip(self.s, self.n, strict=True)]
+
+    def glr(self, b, a):
+        m = (self.s[a] + self.s[b]) / (self.n[a] + self.n[b])
+        return self.n[b] * kl(self.means[b], m) + self.n[a] * kl(self.means[a], m)
+
+    def settled(self, delta):
+        best = max(range(len(self.n)), key=lambda k: self.means[k])
+        others = [k for k in range(len(self.n)) if k != best]
+        enough = math.log(2 * sum(self.n) * len(others) / delta)
+        return best, min(self.glr(best, k) for k in others) > enough
+
+
+def lucb(rewards, delta):
+    state, t, arms = State(rewards), 1, len(rewards)
+    while True:
+        wide = [math.sqrt(math.log(5 * arms * t**4 / (4 * delta)) / (2 * n)) for n in state.n]
+        means = state.means
+        h = max(range(arms), key=lambda k: means[k])
+        rival = max((k for k in range(arms) if k != h), key=lambda k: means[k] + wide[k])
+        if means[h] - wide[h] >= means[rival] + wide[rival]:
+            return h, sum(state.n)
+        state.pull(h)
+        state.pull(rival)
+        t += 1
+
+
+def kl_lucb(rewards, delta):
+    state, arms = State(rewards), len(rewards)
+
+    def bound(k, upper):
+        p, level = state.means[k], math.log(arms * state.n[k] * (state.n[k] + 1) / delta) / state.n[k]
+        if upper:
+            return 1.0 if p == 1 else brentq(lambda q: kl(p, q) - level, p, 1 - 1e-16, xtol=1e-14)
+        return 0.0 if p == 0 else brentq(lambda q: kl(p, q) - level, 1e-300, p, xtol=1e-14)
+
+    while True:
+        means = state.means
+        h = max(range(arms), key=lambda k: means[k])
+        rival = max((k for k in range(arms) if k != h), key=lambda k: bound(k, True))
+        if bound(h, False) >= bound(rival, True):
+            return h, sum(state.n)
+        state.pull(h)
+        state.pull(rival)
+
+
+def lil_ucb_heuristic(rewards, delta):
+    state, arms = State(rewards), len(rewards)
+
+    def index(k):
+        n = state.n[k]
+        if n == 1:
+            return math.inf
+        return state.means[k] + 1.5 * math.sqrt(2 * 0.25 * math.log(math.log(n) / (delta / 5)) / n)
+
+    while True:
+        k = max(range(arms), key=index)
+        state.pull(k)
+        if state.n[k] >= 1 + (1 + 10 / arms) * (sum(state.n) - state.n[k]):
+            return k, sum(state.n)
+
+
+def round_robin(rewards, delta):
+    state = State(rewards)
+    while True:
+        best, settled = state.settled(delta)
+        if settled:
+            return best, sum(state.n)
+        for k in range(len(rewards)):
+            state.pull(k)
+
+
+def track_and_stop(rewards, delta):
+    """The shares come from ``bestarm.limit``, which finds them in another way."""
+    state, arms = State(rewards), len(rewards)
+    while True:
+        means, t = state.means, sum(state.n)
+        tied = [k for k in range(arms) if means[k] == max(means)]
+        best, settled = state.settled(delta)
+        if settled and len(tied) == 1:
+            return best, t
+        least = min(range(arms), key=lambda k: state.n[k])
+        if state.n[least] < max(math.sqrt(t) - arms / 2, 0):
+            state.pull(least)
+        elif len(tied) > 1:
+            state.pull(min(tied, key=lambda k: state.n[k]))
+        else:
+            clipped = [min(max(mean, 1e-9), 1 - 1e-9) for mean in means]
+            shares = list(ba.limit(ba.Problem.bernoulli([clipped]), 0.1).shares.values())
+            state.pull(max(range(arms), key=lambda k: t * shares[k] - state.n[k]))

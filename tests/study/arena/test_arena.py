@@ -1,0 +1,267 @@
+"""The arena: numbers that depend on the pair alone, honest scores, files, and reasons for what is left
+out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pytest
+
+import bestarm as ba
+from bestarm.protocol.registry import GROUP
+from bestarm.study.arena.entrants import entrant
+from bestarm.study.arena.result import Arena, Entry, Ground, Mean, Score
+from bestarm.study.study import StudyInterrupted
+
+TINY = {"tiny": ba.Problem.bernoulli([[0.9, 0.2], [0.3]])}
+
+
+def small(methods=("fisher", "round-robin"), instances=("zipf", "lil-0.6"), **keys):
+    return ba.arena(methods, instances, **{"trials": 12, "seed": 3, "workers": 1, "delta": 0.1, **keys})
+
+
+def made(scores, limit=100.0):
+    """An arena with these (method, pulls, rounds, undecided) on one instance."""
+    entries = [Entry(label=s[0], title=s[0], proof="", source="", headline=True) for s in scores]
+    ground = Ground(
+        name="i", about="a", source="", question="anywhere", shared=False,
+        sites=1, clients=1, options=2, gap=0.1, limit=limit,
+    )  # fmt: skip
+    rows = [
+        Score(
+            method=m, instance="i", trials=10, undecided=u, errors=0, error=(0.0, 0.3), keeps="open",
+            pulls=Mean(p, 1.0, p), rounds=Mean(r, 1.0, r), over_limit=None, command="",
+            **{name: Mean(1.0, None, 1.0) for name in ("longest", "time", "bits_up", "bits_down")},
+        )
+        for m, p, r, u in scores
+    ]  # fmt: skip
+    return Arena(
+        delta=0.1, trials=10, seed=1, most=10, version="1", entries=tuple(entries), grounds=(ground,),
+        scores=tuple(rows),
+    )  # fmt: skip
+
+
+def test_a_second_run_gives_the_same_numbers_and_pairs_do_not_depend_on_each_other():
+    first = small()
+    assert small().to_json() == first.to_json()
+    with ThreadPoolExecutor(2) as pool:
+        assert small(executor=pool).to_json() == first.to_json()
+    alone = small(["round-robin"], ["zipf"])
+    assert alone.scores == (first.score("round-robin", "zipf"),)
+    assert small(["round-robin"], ["zipf"], seed=4).scores != alone.scores
+
+
+def test_the_numbers_of_a_registered_method_are_those_of_a_study_s_kernel():
+    found = small(["bet:prefer=pulls"], ["zipf"], trials=40).scores[0]
+    again = ba.study(
+        ba.instances()["zipf"].problem, "bet", prefer="pulls", trials=400, delta=0.1, seed=9, workers=1
+    )
+    mean = again["pulls_total"].mean()
+    wide = 5 * again["pulls_total"].std() / np.sqrt(40)
+    assert abs(found.pulls.mean - mean) < wide, "same law; false alarm below 1e-5"
+
+
+def test_processes_give_the_same_numbers():
+    assert (
+        small(["batched", "fpe"], ["crew"], workers=2).to_json()
+        == small(["batched", "fpe"], ["crew"]).to_json()
+    )
+
+
+def test_a_pair_that_can_t_be_run_is_left_out_with_the_reason():
+    found = small(["fed-sel", "fpe", "p2p", "fisher"], ["ties-below", "site-effects-5"], trials=2)
+    why = {(one.method, one.instance): one.why for one in found.left_out}
+    assert "never end" in why["fed-sel", "ties-below"]
+    assert "same options" in why["fpe", "ties-below"]
+    assert "network" in why["p2p", "ties-below"]
+    assert "overall" in why["fisher", "site-effects-5"]
+    assert [(s.method, s.instance) for s in found.scores] == [
+        ("fisher", "ties-below"),
+        ("fpe", "site-effects-5"),
+    ]
+    with pytest.raises(ba.InputError, match="overall"):
+        found.score("fisher", "site-effects-5")
+
+
+def test_the_limit_is_shown_only_where_it_applies():
+    methods = ["fisher", "bet", "elimination", "batched", "top-two-practice"]
+    found = small(methods, ["zipf", "ratings"], trials=4)
+    shown = {(s.method, s.instance): s.over_limit is not None for s in found.scores}
+    assert [shown[m, "zipf"] for m in methods] == [True, True, True, True, False]
+    assert [shown[m, "ratings"] for m in methods] == [True, False, False, True, False], "coins only"
+    limit = ba.limit(ba.instances()["zipf"].problem, 0.1).total
+    score = found.score("batched", "zipf")
+    assert score.over_limit == pytest.approx(score.pulls.mean / limit)
+
+
+def _always(which, bandit, delta, rng, trials, most):
+    """A kernel that names one option after one pull of it."""
+    outcome = ba.Outcome(bandit, trials)
+    load = np.zeros((trials, len(bandit.clients)), dtype=int)
+    load[:, 0] = 1
+    outcome.put(np.arange(trials), np.full(trials, which), 1, 1, load, 1, 1)
+    return outcome
+
+
+@pytest.mark.parametrize(("which", "errors", "keeps"), [(0, 0, "yes"), (1, 60, "no")])
+def test_wrong_answers_are_counted_and_a_method_that_breaks_delta_is_shown_to(which, errors, keeps):
+    guess = ba.Baseline("guess", "Guess", partial(_always, which))
+    (score,) = ba.arena([guess], TINY, trials=60, delta=0.1, workers=1).scores
+    assert (score.errors, score.keeps, score.undecided) == (errors, keeps, 0)
+    assert score.error[0] <= errors / 60 <= score.error[1]
+
+
+def test_five_errors_in_sixty_leave_it_open_whether_delta_is_kept():
+    def kernel(bandit, delta, rng, trials, most):
+        outcome = _always(0, bandit, delta, rng, trials, most)
+        outcome.answer[:5] = 1
+        return outcome
+
+    (score,) = ba.arena([ba.Baseline("g", "G", kernel)], TINY, trials=60, delta=0.1, workers=1).scores
+    assert (score.errors, score.keeps) == (5, "open")
+
+
+def test_the_front_has_what_no_other_beats_in_both_costs():
+    found = made([("a", 100.0, 9.0, 0), ("b", 50.0, 20.0, 0), ("c", 120.0, 9.5, 0), ("d", 10.0, 1.0, 3)])
+    assert [score.method for score in found.front("i")] == ["a", "b"], "d stayed undecided"
+    assert [score.method for score in found.on("i")] == ["b", "a", "c", "d"]
+
+
+def test_a_profile_has_the_ratios_to_the_least_cost():
+    found = made([("a", 100.0, 9.0, 0), ("b", 50.0, 20.0, 0), ("d", 10.0, 1.0, 3)])
+    assert found.profile("pulls", ["i"]) == {"a": [2.0], "b": [1.0]}
+    assert found.profile("rounds", ["i"]) == {"a": [1.0], "b": [pytest.approx(20 / 9)]}
+
+
+def test_files_hold_everything_and_load_again(tmp_path):
+    found = small(out=tmp_path / "run")
+    assert Arena.load(tmp_path / "run") == found
+    rows = list(csv.DictReader((tmp_path / "run/cells.csv").read_text("utf-8").splitlines()))
+    assert [(row["method"], row["instance"]) for row in rows] == [
+        (s.method, s.instance) for s in found.scores
+    ]
+    assert float(rows[0]["pulls"]) == found.scores[0].pulls.mean
+    trials = ba.Trials.load(tmp_path / "run/trials.csv")
+    assert len(trials) == 12 * len(found.scores)
+    assert not (tmp_path / "run/trials.csv.part").exists()
+    page = (tmp_path / "run/index.html").read_text("utf-8")
+    assert "<script" not in page
+    assert "http" not in page.split("<body>")[1].split("data:")[0]
+
+
+def test_the_command_of_a_cell_gives_its_numbers(tmp_path):
+    from typer.testing import CliRunner
+
+    from bestarm.cli.app import app
+
+    found = small(["fisher", "batched"], ["zipf"], most=5000)
+    words = found.scores[1].command.split()[1:]
+    out = CliRunner().invoke(app, [*words, "--json", "--workers", "1"])
+    (score,) = json.loads(out.stdout)["scores"]
+    assert score["pulls"]["mean"] == found.scores[1].pulls.mean
+
+
+def test_an_interrupted_arena_resumes_with_the_same_numbers(tmp_path):
+    whole = small()
+    seen = []
+
+    def stop(progress):
+        seen.append(progress.done)
+        if progress.done >= 24:
+            raise KeyboardInterrupt
+
+    with pytest.raises(StudyInterrupted) as caught:
+        small(out=tmp_path / "run", watch=stop)
+    assert caught.value.kept == tmp_path / "run/trials.csv.part"
+    again = []
+    found = small(out=tmp_path / "run", resume=True, watch=lambda p: again.append(p.done))
+    assert again[0] == 24
+    assert found == whole
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"methods": ["lubc"]}, "lucb"),
+        ({"methods": ["lucb:x=1"]}, "no options"),
+        ({"methods": ["bet:prefr=pulls"]}, "prefer"),
+        ({"methods": ["bet:prefer"]}, "KEY=VALUE"),
+        ({"methods": ["bet:delta=0.2"]}, "delta"),
+        ({"methods": ["bet", "bet"]}, "twice"),
+        ({"methods": []}, "list"),
+        ({"instances": ["zip"]}, "zipf"),
+        ({"instances": ["zipf", "zipf"]}, "twice"),
+        ({"instances": {"tie": ba.Problem.bernoulli([[0.5, 0.5]])}}, "unique"),
+        ({"instances": {"x": 3}}, "Problem"),
+        ({"trials": 0}, "trials"),
+        ({"delta": 1.0}, "delta"),
+        ({"most": True}, "most"),
+        ({"resume": True}, "folder"),
+        ({"methods": ["fpe"], "instances": ["zipf"]}, "nothing can be run"),
+    ],
+)
+def test_bad_input_says_what_and_how_to_fix_it(keys, text):
+    with pytest.raises(ba.InputError, match=text):
+        small(**keys)
+
+
+def test_a_file_that_is_no_arena_is_refused(tmp_path):
+    (tmp_path / "arena.json").write_text("{}")
+    with pytest.raises(ba.InputError, match=r"arena\.json: this is not the file of an arena"):
+        Arena.load(tmp_path)
+    with pytest.raises(ba.InputError, match="can't be read"):
+        Arena.load(tmp_path / "none.json")
+
+
+def test_a_problem_of_one_s_own_and_a_scenario_file_are_instances_too(tmp_path):
+    (tmp_path / "mine.toml").write_text('[[group]]\nname = "g"\narms = { a = 0.9, b = 0.2 }\n')
+    found = ba.arena(["fisher"], [str(tmp_path / "mine.toml")], trials=3, workers=1)
+    assert found.grounds[0].options == 2
+    assert ba.arena(["fisher"], TINY, trials=3, workers=1).scores[0].instance == "tiny"
+
+
+def test_options_of_an_entrant_are_read_as_numbers_and_words():
+    assert entrant("bet:prefer=pulls:max-rounds=7").options == {"prefer": "pulls", "max_rounds": 7}
+    assert entrant("fisher").proof
+    assert entrant(ba.Method(**vars(entrant("fisher").method))).label == "fisher"
+
+
+@pytest.fixture
+def installed(root, tmp_path):
+    """The example method installed as a package of its own; an environment that sees it."""
+    info = tmp_path / "site" / "bestarm_uniform-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bestarm-uniform\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\nuniform = uniform_method:METHOD\n")
+    shutil.copy(root / "examples/uniform_method.py", tmp_path / "site")
+    path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def test_a_method_outside_the_package_gets_a_row_in_the_table(installed, tmp_path):
+    words = [
+        "arena",
+        "--methods",
+        "uniform:n0=16,fisher",
+        "--instances",
+        "lil-0.6",
+        "--trials",
+        "4",
+        "--seed",
+        "2",
+    ]
+    command = [sys.executable, "-m", "bestarm.cli", *words, "--out", str(tmp_path / "run"), "--workers", "2"]
+    done = subprocess.run(command, env=installed, capture_output=True, text=True, check=True)
+    assert "uniform:n0=16" in done.stdout
+    found = Arena.load(tmp_path / "run")
+    score = found.score("uniform:n0=16", "lil-0.6")
+    assert (score.trials, score.errors, score.undecided) == (4, 0, 0)
+    assert "Uniform (n0 = 16)" in (tmp_path / "run/index.html").read_text("utf-8")

@@ -1,0 +1,217 @@
+"""Baselines: a kernel makes the pulls of a plain transcription, counts honestly, keeps δ where proved."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import plain_baselines as plain
+import pytest
+from scipy.stats import binom
+
+import bestarm as ba
+from bestarm.problem.instances import OVERALL
+from bestarm.stats.intervals import binomial_interval
+from bestarm.stats.limit import kl
+from bestarm.study.arena.bandit import Bandit
+from bestarm.study.arena.baselines import BASELINES, shared
+from bestarm.study.arena.baselines.batched import next_batch
+from bestarm.study.arena.baselines.lil_ucb import inner_level
+from bestarm.study.arena.baselines.lucb import kl_bound
+from bestarm.study.arena.baselines.track_and_stop import Shares
+
+PROVED = [name for name, baseline in BASELINES.items() if baseline.proof]
+SEQUENTIAL = ["round-robin", "lucb", "kl-lucb", "lil-ucb", "lil-ucb-heuristic", "track-and-stop", "top-two"]
+SMALL = ba.Problem.bernoulli([[0.7, 0.4], [0.3]])
+CREW = ba.Problem.from_rewards({"crew": {"a": 0.7, "b": 0.4, "c": 0.3}}, clients=4)
+SHARED = ba.Problem.from_rewards(
+    {f"s{j}": {"a": 0.7 + x, "b": 0.5 - x} for j, x in enumerate((-0.1, 0, 0.1))}
+)
+
+
+def run(name, problem, trials=200, delta=0.1, seed=1, question="anywhere", most=10**6):
+    baseline = BASELINES[name]
+    bandit = Bandit(problem.coined() if baseline.coins else problem, question)
+    return baseline.kernel(bandit, delta, np.random.default_rng(seed), trials, most)
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        *[(name, 2) for name in ("lucb", "kl-lucb", "lil-ucb-heuristic", "round-robin")],
+        *[
+            pytest.param(name, 1, marks=SLOW)
+            for name in ("lucb", "kl-lucb", "lil-ucb-heuristic", "round-robin")
+        ],
+        *[pytest.param("track-and-stop", seed, marks=SLOW) for seed in (1, 2)],
+    ],
+)
+def test_a_kernel_makes_the_pulls_of_a_plain_transcription_on_the_same_rewards(name, seed):
+    means = [0.95, 0.3, 0.2] if name == "track-and-stop" else [0.7, 0.5, 0.2, 0.4]
+    bandit, rewards = plain.told(means, seed)
+    columns = BASELINES[name].kernel(bandit, 0.1, np.random.default_rng(0), 1, 10**6).columns()
+    answer, pulls = getattr(plain, name.replace("-", "_"))(rewards, 0.1)
+    assert (columns["arm"][0], columns["pulls_total"][0]) == (f"g1/a{answer + 1}", pulls)
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_a_baseline_with_a_proof_is_wrong_no_more_often_than_delta(name):
+    """H0: an error has probability at most 0.3; false alarm below 1e-6; 0.45 is found with 99 % power."""
+    means = {"a": 0.65, "b": 0.5, "c": 0.5}
+    one_site = bool(BASELINES[name].refuse(Bandit(SMALL)))
+    sites = {"crew": means} if one_site else {"s1": {"a": 0.65}, "s2": {"b": 0.5, "c": 0.5}}
+    problem = ba.Problem.from_rewards(sites, clients=3 if one_site else 1)
+    answers = run(name, problem, trials=600, delta=0.3, seed=5).columns()["arm"]
+    wrong = int((answers != problem.best).sum())
+    assert binomial_interval(wrong, 600, 1 - 2e-6)[0] <= 0.3
+
+
+def test_the_test_above_can_fail():
+    """A rule that names a random option among three is found out, with a false alarm of 1e-6."""
+    wrong = int(binom.ppf(0.001, 600, 2 / 3))
+    assert binomial_interval(wrong, 600, 1 - 2e-6)[0] > 0.3
+
+
+@pytest.mark.parametrize("name", list(BASELINES))
+def test_every_baseline_finds_the_best_option_and_repeats_itself(name):
+    problem = SMALL if not BASELINES[name].refuse(Bandit(SMALL)) else CREW
+    first, second = (run(name, problem, trials=30, seed=3).columns() for _ in range(2))
+    assert (first["status"] == "identified").all()
+    assert (first["arm"] == problem.best).mean() > 0.8
+    for column, values in first.items():
+        assert (values == second[column]).all(), column
+    for cost in ("rounds", "time", "pulls_total", "pulls_max", "bits_up", "bits_down"):
+        assert (first[cost] > 0).all(), cost
+    assert (first["time"] >= first["pulls_max"]).all(), "a client makes one pull per step"
+    assert (first["pulls_max"] <= first["pulls_total"]).all()
+
+
+@pytest.mark.parametrize("name", SEQUENTIAL)
+def test_a_central_baseline_pays_a_message_for_every_pull(name):
+    columns = run(name, SMALL, trials=20).columns()
+    assert (columns["bits_up"] == columns["pulls_total"]).all(), "a bit up per 0/1 reward"
+    assert (columns["bits_down"] == 2 * (columns["pulls_total"] + 1)).all(), (
+        "two bits name one of three options"
+    )
+    stars = ba.Problem.from_rewards({"s": {"a": {"kind": "beta", "a": 8, "b": 2}, "b": 0.2}})
+    paid = run(name, stars, trials=3).columns()
+    each = 1 if BASELINES[name].coins else 64
+    assert (paid["bits_up"] == each * paid["pulls_total"]).all()
+
+
+@pytest.mark.parametrize("name", [name for name, b in BASELINES.items() if OVERALL in b.questions])
+def test_the_answer_to_overall_is_the_option_with_the_best_average(name):
+    columns = run(name, SHARED, trials=25, question=OVERALL).columns()
+    assert set(columns["arm"]) == {"a"}
+    assert (columns["pulls_max"] * 3 >= columns["pulls_total"]).all()
+
+
+@pytest.mark.parametrize("name", list(BASELINES))
+def test_a_run_that_would_make_too_many_pulls_ends_undecided(name):
+    hard = {"a": 0.501, "b": 0.5}
+    problem = ba.Problem.from_rewards({"crew": hard}, clients=2)
+    columns = run(name, problem, trials=5, delta=1e-6, most=2000).columns()
+    assert (columns["status"] == "undecided").all()
+    assert (columns["pulls_total"] <= 2000).all()
+    assert set(columns["arm"]) == {None}
+    assert set(columns["reason"]) == {"budget"}
+
+
+def test_pulls_of_an_overall_question_are_spread_over_the_sites_at_random():
+    """H0: each site has a third of the pulls; false alarm below 1e-6."""
+    bandit = Bandit(SHARED, OVERALL)
+    sums, load = bandit.batch(np.random.default_rng(1), np.full((1, 2), 30_000))
+    span = binom.interval(1 - 1e-7, 60_000, 1 / 3)
+    assert all(span[0] <= pulls <= span[1] for pulls in load[0])
+    span = binom.interval(1 - 1e-7, 30_000, 0.7)
+    assert span[0] <= sums[0, 0] <= span[1]
+
+
+def test_kl_bounds_are_roots_of_kl_and_right_at_the_ends():
+    rng = np.random.default_rng(2)
+    mean, level = rng.random(2000), 3 * rng.random(2000) ** 2 + 1e-6
+    for upper in (True, False):
+        q = kl_bound(mean, level, upper)
+        inside = (q > 1e-6) & (q < 1 - 1e-6)
+        assert np.allclose(kl(mean, q)[inside], level[inside], rtol=1e-6)
+        assert ((q >= mean) if upper else (q <= mean)).all()
+    assert kl_bound(np.array([1.0]), np.array([0.3]), True)[0] == 1.0
+    assert kl_bound(np.array([0.0]), np.array([0.3]), False)[0] == 0.0
+
+
+def test_optimal_shares_agree_with_those_of_the_limit():
+    rng = np.random.default_rng(3)
+    for arms in (2, 3, 9):
+        means = rng.random((6, arms)).round(3)
+        means = means[[len(set(row)) == arms for row in means.tolist()]]
+        found = Shares(len(means), arms).solve(means, means.argmax(axis=1), np.arange(len(means)))
+        for row, shares in zip(means, found, strict=True):
+            known = ba.limit(ba.Problem.bernoulli([np.clip(row, 1e-9, 1 - 1e-9).tolist()]), 0.1).shares
+            assert np.allclose(shares, list(known.values()), atol=1e-5)
+
+
+def test_shares_that_follow_the_means_equal_shares_from_scratch():
+    rng, shares = np.random.default_rng(4), Shares(30, 5)
+    means = rng.random((30, 5))
+    for _ in range(20):
+        means = np.clip(means + rng.normal(0, 0.02, means.shape), 0.0, 1.0)
+        best = means.argmax(axis=1)
+        followed = shares.solve(means, best, np.arange(30))
+        assert np.allclose(followed, Shares(30, 5).solve(means, best, np.arange(30)), atol=2e-5)
+
+
+def test_a_further_batch_at_least_doubles_and_at_most_quadruples_the_pulls():
+    n, sums = np.full((2, 3), 32), np.array([[30.0, 5.0, 4.0], [16.0, 16.0, 16.0]])
+    batch = next_batch(n, sums, np.array([0, 0]), np.array([9.0, 9.0]))
+    total = 96 + batch.sum(axis=1)
+    assert (total >= 2 * 96).all()
+    assert (total <= 4 * 96 + 2 * 96).all(), "pulls beyond an option's share are not taken back"
+    assert (n + batch >= np.sqrt(2 * 96)).all()
+
+
+def test_the_inner_level_of_lil_ucb_solves_the_equation_of_its_paper():
+    c = 2.01 / 0.01 * (1 / np.log(1.01)) ** 1.01
+    inner = inner_level(0.1, 0.01)
+    assert 4 * np.sqrt(c * inner) + 4 * c * inner == pytest.approx(0.1)
+
+
+def test_schedules_of_players_keep_the_union_bounds_of_their_proofs():
+    """Each margin makes Hoeffding's bounds add up to δ; FPE reaches the half-width Δ of its round."""
+    players, options, delta = 7, 4, 0.1
+    rounds = [pair for _, pair in zip(range(30), shared.fed_elim(players, options, delta), strict=False)]
+    missed = sum(2 * np.exp(-2 * players * n * (margin / 2) ** 2) for n, margin in rounds) * options
+    assert missed <= delta
+    rounds = [pair for _, pair in zip(range(15), shared.collaborative(players, options, delta), strict=False)]
+    missed = sum(2 * np.exp(-2 * players * n * (margin / 2) ** 2) for n, margin in rounds) * options
+    assert missed <= delta
+    for theory in (True, False):
+        pairs = [
+            p for _, p in zip(range(8), shared.fpe(players, options, delta, theory=theory), strict=False)
+        ]
+        assert all(margin <= 2 * 2.0**-r for r, (_, margin) in enumerate(pairs))
+        assert all(a[0] <= b[0] for a, b in pairwise(pairs))
+
+
+def test_fed_elim_can_be_charged_for_its_uplinks():
+    outcome = run("fed-elim", CREW, trials=10)
+    pulls = outcome.columns()["pulls_total"]
+    assert (shared.cost_with_uplinks(outcome, 0.0) == pulls).all()
+    assert (outcome.uplinks % 4 == 0).all(), "every one of four clients sends"
+    assert (shared.cost_with_uplinks(outcome, 10.0) == pulls + 10 * outcome.uplinks).all()
+
+
+def test_players_need_options_in_common():
+    assert "same options" in BASELINES["fed-elim"].refuse(Bandit(SMALL))
+    assert not BASELINES["fed-elim"].refuse(Bandit(CREW))
+    assert not BASELINES["fpe"].refuse(Bandit(SHARED, OVERALL))
+
+
+def test_methods_written_from_memory_are_not_in_headline_tables():
+    assert {name for name, b in BASELINES.items() if not b.headline} == {
+        "fed-elim",
+        "collaborative",
+        "batched",
+    }
