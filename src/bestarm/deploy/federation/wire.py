@@ -65,13 +65,13 @@ class Connection(Nats):
         loop = asyncio.get_running_loop()
         if not self.answers:
             self.answers = self.new_inbox()
-            await self.subscribe(f"{self.answers}.*", cb=self._answered)
+            await cancellable(self.subscribe(f"{self.answers}.*", cb=self._answered))
         self.asked += 1
         reply, found = f"{self.answers}.{self.asked}", loop.create_future()
         self.waiting[reply] = found
         timer = loop.call_later(timeout, _end, found)
         try:
-            await self.publish(subject, data, reply=reply, headers=headers)
+            await cancellable(self.publish(subject, data, reply=reply, headers=headers))
             answer = await found
         finally:
             timer.cancel()
