@@ -8,9 +8,10 @@ it: a client once for each message that it receives or sends, the server once fo
 at a time. "no fsync" is ours with clients whose journals don't sync: here all clients share one disk, whereas
 in a deployment each site has its own.
 
-All of them run at the same time and take turns, one round each: while one works, the others wait before their
-next broadcast. A round is timed from its broadcast until the server is ready for the next one. Start-up and
-Phase I don't count. Ratios compare rounds of the same turn. CPU is that of all rounds after the first.
+All of them run at the same time and take turns, one round each, in alternating order: while one works, the
+others wait before their next broadcast. A round is timed from its broadcast until the server is ready for the
+next one. Start-up and Phase I don't count. Ratios compare rounds of the same turn. CPU is that of all rounds
+after the first.
 """
 
 from __future__ import annotations
@@ -68,9 +69,9 @@ def _size(clients: int, rounds: int) -> dict[str, Any]:
             facts["init", kind] = time.perf_counter() - begun
             servers[kind], parts[kind] = _start(stack, kind, scratch / kind, made, rounds, facts)
         before = {kind: _cpu(pids) for kind, pids in parts.items()}
-        for _ in range(rounds - 1):
-            for kind, server in servers.items():
-                took[kind].append(float(_ask(server, "go")))
+        for number in range(rounds - 1):
+            for kind in kinds if number % 2 else reversed(kinds):
+                took[kind].append(float(_ask(servers[kind], "go")))
         for kind, pids in parts.items():
             spent = {part: seconds - before[kind][part] for part, seconds in _cpu(pids).items()}
             cpu[kind] = {part: 1e3 * seconds / (rounds - 1) for part, seconds in spent.items()}
@@ -90,6 +91,7 @@ def _size(clients: int, rounds: int) -> dict[str, Any]:
         "× bare": ms["ours"] / ms["bare"],
         "median × bare": statistics.median(ratios),
         "80 % of rounds": f"{ratios[tenth]:.2f} to {ratios[-1 - tenth]:.2f}",
+        "load": os.getloadavg()[0],  # of the whole machine in the last minute
         "CPU ms": _parts(cpu["ours"]),
         "bare CPU ms": _parts(cpu["bare"]),
         "CPU × bare": sum(cpu["ours"].values()) / sum(cpu["bare"].values()),

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bestarm.deploy import identity
 from bestarm.deploy.envelope import DOMAIN, MAX_CONTENT, MAX_SEQUENCE, Envelope, Evidence, Slots
 from bestarm.deploy.identity import Key, Member, Roster, verified
 from bestarm.errors import InputError
@@ -47,6 +48,31 @@ def test_a_key_file_is_private_and_loads_the_same_key(tmp_path):
     assert verified(key.public, again.sign(b"data"), b"data")
     assert not verified(key.public, again.sign(b"data"), b"other")
     assert Key.create(tmp_path / "second").public != key.public
+
+
+@pytest.mark.parametrize("sodium", [True, False])
+def test_a_signature_is_valid_or_not_whichever_library_checks_it(sodium, monkeypatch):
+    if not sodium:
+        monkeypatch.setattr(identity, "_sodium", lambda: None)
+    signature, neutral = ANNA.sign(b"data"), bytes([1]) + bytes(31)
+    assert verified(ANNA.public, signature, b"data")
+    assert verified(neutral, neutral + bytes(32), b"data")  # of small order: libsodium alone would refuse it
+    for public, wrong, data in [
+        (BELA.public, signature, b"data"),
+        (ANNA.public, signature, b"date"),
+        (ANNA.public, signature[:-1], signature[-1:] + b"data"),
+        (ANNA.public, signature + b"d", b"ata"),
+        (ANNA.public, signature[:32] + _plus_order(signature[32:]), b"data"),
+        (ANNA.public[:-1], signature, b"data"),
+        (b"", b"", b""),
+    ]:
+        assert not verified(public, wrong, data)
+
+
+def _plus_order(scalar: bytes) -> bytes:
+    """The same scalar modulo the order of the group, written differently."""
+    order = 2**252 + 27742317777372353535851937790883648493
+    return (int.from_bytes(scalar, "little") + order).to_bytes(32, "little")
 
 
 def test_a_key_of_hexadecimal_digits_is_read(tmp_path):

@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from bestarm.errors import DiskFull, InputError
 from bestarm.util.journal import FORMAT, PAGE, Event, Journal
+from bestarm.util.journal_file import WAL_PAGES
 from marking import examples
 
 
@@ -130,6 +131,35 @@ def test_a_copy_after_any_append_contains_every_event_so_far(path, tmp_path):
             copy = copied(path, tmp_path / f"copy-{number}")
             assert [(e.kind, e.body) for e in contents(copy)] == events
             shutil.rmtree(copy.parent)
+
+
+def test_the_wal_has_its_full_size_before_the_first_event_and_a_crash_leaves_it_readable(path, tmp_path):
+    wal = path.with_name(path.name + "-wal")
+    with Journal.create(path, "client") as journal:
+        size = wal.stat().st_size
+        assert size >= WAL_PAGES * 4096
+        empty = copied(path, tmp_path / "empty")
+        for k in range(WAL_PAGES // 2):
+            journal.append("event", bytes([k]))
+        assert wal.stat().st_size == size  # a sync that makes a file grow costs more
+        crashed = copied(path, tmp_path / "crashed")
+    assert contents(empty) == []
+    for _ in range(2):  # the second time without anything in the WAL
+        assert [event.body for event in contents(crashed)] == [bytes([k]) for k in range(WAL_PAGES // 2)]
+
+
+def test_without_space_for_the_wal_a_journal_is_opened_all_the_same(path, monkeypatch):
+    Journal.create(path, "client").close()
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("bestarm.util.journal_file.os.fsync", full)
+        with Journal.open(path, "client") as journal:
+            assert path.with_name(path.name + "-wal").stat().st_size == 0
+            journal.append("event", b"1")
+    assert [event.body for event in contents(path)] == [b"1"]
 
 
 CHILD = """

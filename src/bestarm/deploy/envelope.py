@@ -11,16 +11,15 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from bestarm.deploy.identity import Key, Roster, _is_name, verified
+from bestarm.deploy.identity import SIGNATURE_BYTES, Key, Roster, _is_name, verified
 from bestarm.protocol.codec import Malformed
 
 DOMAIN = b"bestarm envelope 1\n"
 RUN_BYTES = 16
-SIGNATURE_BYTES = 64
 MAX_SEQUENCE = 2**32 - 1
 MAX_CONTENT = 1 << 20
 MOST_EVIDENCE = 16  # pieces against one source: one is enough
@@ -59,8 +58,9 @@ class Envelope:
     @staticmethod
     def sign(key: Key, run: bytes, source: str, topic: str, sequence: int, content: bytes) -> Envelope:
         """Return an envelope signed with this key."""
-        blank = Envelope(run, source, topic, sequence, content, bytes(SIGNATURE_BYTES))
-        return replace(blank, signature=key.sign(DOMAIN + blank.body))
+        envelope = Envelope(run, source, topic, sequence, content, bytes(SIGNATURE_BYTES))
+        object.__setattr__(envelope, "signature", key.sign(DOMAIN + envelope.body))  # it is not in use yet
+        return envelope
 
     @property
     def slot(self) -> Slot:

@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from bestarm.deploy.outbox import Outbox
 from bestarm.problem.layout import Group
 from bestarm.protocol.events import Action, Decided, Pull, Pulled, Send, Stop, Supply
@@ -86,7 +88,7 @@ class Pulls(ABC):
         body = {"arms": [self.group.arms[a] for a in pull.arms], "times": times}
         if pull.shares:
             body["shares"] = list(pull.shares)
-        self.outbox.append("asked", json.dumps(body).encode())
+        self.outbox.append("asked", msgspec.json.encode(body))
         self.write()
 
     def rewards(self, got: Mapping[int, Sequence[float]], mark: Mapping[str, Any] | None = None) -> None:
@@ -107,7 +109,7 @@ class Pulls(ABC):
         if used and self.pull and self.pull.moments:
             body["squares"] = [math.fsum(x * x for x in values) for values in used]
             body["least"], body["most"] = [min(values) for values in used], [max(values) for values in used]
-        self.outbox.append("rewards", json.dumps(body).encode())
+        self.outbox.append("rewards", msgspec.json.encode(body))
         self._count(body)
         self._speak()
         self.write()
@@ -139,7 +141,7 @@ class Pulls(ABC):
         if asks and any(n is not None for n in left):
             rows = zip(left, self.kept, strict=True)
             body = [None if n is None else n + len(kept) for n, kept in rows]
-            self.outbox.append("supply", json.dumps(body).encode())
+            self.outbox.append("supply", msgspec.json.encode(body))
             self._act(self.machine.handle(Supply(tuple(body))))
             self.write()
 

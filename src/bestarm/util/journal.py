@@ -43,11 +43,13 @@ from bestarm.util.journal_file import (
     FORMAT,
     READABLE,
     SCHEMA,
+    WAL_PAGES,
     build,
     connect,
     genesis_hash,
     lock_writer,
     reading_mode,
+    reserve_wal,
 )
 from bestarm.util.text import shorten
 
@@ -55,7 +57,6 @@ MAX_BODY = 1 << 26
 MAX_KIND = 100
 TAIL = 64  # number of events checked on opening
 PAGE = 512  # number of events read at a time
-WAL_PAGES = 128  # of the WAL before it is used again from its start: a sync is faster if no file grows
 
 
 class Event(NamedTuple):
@@ -273,6 +274,7 @@ class Journal:
             mode = self._db.execute("PRAGMA journal_mode=WAL").fetchone()[0]
             if mode != "wal":
                 raise InputError(f"SQLite can't use a WAL here (mode {mode})", where=str(self.path))
+            reserve_wal(self.path)
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("PRAGMA fullfsync=ON")  # where a plain fsync is not enough
             self._db.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")

@@ -66,13 +66,19 @@ async def ends_when_cancelled_once(work, began, seconds=SECONDS):
 
 def broker_that_swallows(call):
     return SimpleNamespace(
-        request=call, subscribe=call, publish=call, ack=call, is_closed=False, is_connected=True,
+        request=call, ask=call, subscribe=call, publish=call, ack=call, is_closed=False, is_connected=True,
         new_inbox=lambda: "inbox",
     )  # fmt: skip
 
 
 async def publishing(nc):
     await wire.publish(nc, "subject", b"")
+
+
+async def waiting_for_an_answer(nc):
+    connection = wire.Connection()
+    connection.answers, connection.publish = "inbox", nc.publish
+    await connection.ask("subject", b"", 10 * SECONDS)
 
 
 async def acknowledging(nc):
@@ -95,7 +101,9 @@ async def asking(nc):
     await streams.api("INFO")
 
 
-@pytest.mark.parametrize("work", [publishing, acknowledging, subscribing, requesting, asking])
+@pytest.mark.parametrize(
+    "work", [publishing, waiting_for_an_answer, acknowledging, subscribing, requesting, asking]
+)
 def test_a_loop_around_a_call_that_swallows_a_cancellation_ends(work):
     async def main():
         call = Swallowing()
@@ -198,16 +206,16 @@ def test_handlers_are_as_before_when_the_work_completes():
     assert [signal.getsignal(number) for number in STOPS] == before
 
 
-def swallow_in_requests(monkeypatch, part):
-    """The first request whose subject contains `part` swallows its cancellation. Returns that call."""
-    real, call = Nats.request, Swallowing()
+def swallow(monkeypatch, name, part):
+    """The first call of this method with `part` in its subject swallows its cancellation. Returns it."""
+    real, call = getattr(Nats, name), Swallowing()
 
-    async def request(self, subject, *args, **options):
+    async def called(self, subject, *args, **options):
         if part in subject and not call.swallowed:
             return await call()
         return await real(self, subject, *args, **options)
 
-    monkeypatch.setattr(Nats, "request", request)
+    monkeypatch.setattr(Nats, name, called)
     return call
 
 
@@ -222,7 +230,7 @@ def test_a_server_ends_and_cleans_up(tmp_path, monkeypatch, again):
         await real(self)
 
     async def main():
-        call = swallow_in_requests(monkeypatch, "STREAM.INFO")
+        call = swallow(monkeypatch, "request", "STREAM.INFO")
         server = Server(tmp_path / "f")
         broker, task = server.broker, asyncio.create_task(server.run())
         await until(call.began.is_set)
@@ -250,7 +258,7 @@ def test_a_client_ends_and_cleans_up(tmp_path, monkeypatch):
 
     async def main():
         async with serving(tmp_path / "f", case):
-            call = swallow_in_requests(monkeypatch, ".up.s")  # not the server's own probes
+            call = swallow(monkeypatch, "publish", ".up.s")  # not the server's own probes
             one = client(tmp_path / "f", case, "west-1")
             task = asyncio.create_task(one.run())
             await until(call.began.is_set)

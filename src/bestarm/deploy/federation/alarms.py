@@ -22,9 +22,8 @@ from bestarm.errors import InputError
 from bestarm.protocol.codec import Malformed
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client as Nats
-
     from bestarm.deploy.federation.files import Place
+    from bestarm.deploy.federation.wire import Connection
 
 ALARM = "alarm"  # the topic
 
@@ -131,7 +130,7 @@ async def _connect_and_send(place: Place, text: str, url: str) -> bool:
     return True
 
 
-async def send(nc: Nats, place: Place, text: str) -> None:
+async def send(nc: Connection, place: Place, text: str) -> None:
     """Send an alarm on this connection; returns when the broker has stored it."""
     from bestarm.deploy.federation import wire
 

@@ -229,7 +229,7 @@ class Client:
                 continue  # one answer did not bring all that was missing
             since, before = time.monotonic(), self._progress()
             while True:
-                await asyncio.sleep(min(LACK_SECONDS, IDLE_SECONDS) / 4)
+                await asyncio.sleep(min(LACK_SECONDS, IDLE_SECONDS) / 2)
                 now = time.monotonic()
                 if self._progress() != before:
                     since, before, pause = now, self._progress(), IDLE_SECONDS

@@ -19,7 +19,7 @@ from typing import Any
 
 from bestarm.deploy.federation.broker import SECOND_CONNECTION, Unreachable
 from bestarm.deploy.federation.keys import Nkey, addresses
-from bestarm.deploy.process import cancellable
+from bestarm.deploy.process import cancellable, checkpoint
 from bestarm.errors import InputError
 
 try:
@@ -45,6 +45,55 @@ class Taken(Unreachable):
     """Another process is connected with this key."""
 
 
+class Connection(Nats):
+    """A connection that gets the answers to all its messages on one inbox.
+
+    ``request`` of nats-py makes a random name, a lock and two timeouts for each message, which is half of
+    what sending one costs.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = ""  # the inbox
+        self.asked = 0
+        self.waiting: dict[str, asyncio.Future[Any]] = {}  # by reply subject
+
+    async def ask(
+        self, subject: str, data: bytes, timeout: float, headers: dict[str, str] | None = None
+    ) -> bytes:
+        """Return the answer to a message; TimeoutError if there is none in time."""
+        loop = asyncio.get_running_loop()
+        if not self.answers:
+            self.answers = self.new_inbox()
+            await cancellable(self.subscribe(f"{self.answers}.*", cb=self._answered))
+        self.asked += 1
+        reply, found = f"{self.answers}.{self.asked}", loop.create_future()
+        self.waiting[reply] = found
+        timer = loop.call_later(timeout, _end, found)
+        try:
+            await cancellable(self.publish(subject, data, reply=reply, headers=headers))
+            answer = await found
+        finally:
+            timer.cancel()
+            del self.waiting[reply]
+        if answer is None:
+            raise nats.errors.TimeoutError
+        if answer.headers and "Status" in answer.headers:
+            raise nats.errors.NoRespondersError
+        return bytes(answer.data)
+
+    async def _answered(self, message: Any) -> None:
+        found = self.waiting.get(message.subject)
+        if found is not None and not found.done():
+            found.set_result(message)
+
+
+def _end(waiting: asyncio.Future[Any]) -> None:
+    """End the wait for this without a result."""
+    if not waiting.done():
+        waiting.set_result(None)
+
+
 async def connect(
     url: str,
     nkey: Nkey,
@@ -53,7 +102,7 @@ async def connect(
     inbox: str,
     on_back: Callable[[], None] | None = None,
     on_lost: Callable[[], None] = lambda: None,
-) -> Nats:
+) -> Connection:
     """Open a connection; ``Unreachable`` if that fails, ``Taken`` if another process uses the key.
 
     With `on_back` a lost connection is made again, and `on_back` is then called; otherwise it stays closed,
@@ -61,7 +110,7 @@ async def connect(
     With tls:// nothing is sent before the TLS handshake, so that nobody in between can downgrade the
     connection.
     """
-    nc, last, hopeless = Nats(), ["no answer"], asyncio.Event()
+    nc, last, hopeless = Connection(), ["no answer"], asyncio.Event()
 
     async def on_error(error: Exception) -> None:
         text = str(error) or type(error).__name__
@@ -150,7 +199,7 @@ def _plain(why: str) -> str:
 
 
 async def publish(
-    nc: Nats,
+    nc: Connection,
     subject: str,
     data: bytes,
     identifier: str = "",
@@ -172,8 +221,8 @@ async def publish(
     pause, timeout, wait, since = 0.05, shortest, max(LATE_SECONDS, shortest), time.monotonic()
     while True:
         try:
-            answer = await cancellable(nc.request(subject, data, timeout=timeout, headers=headers))
-            if "error" not in (said := json.loads(answer.data)):
+            answer = await cancellable(nc.ask(subject, data, timeout, headers))
+            if "error" not in (said := json.loads(answer)):
                 return
             why = str(said["error"])
         except (nats.errors.Error, OSError, ValueError) as error:
@@ -202,10 +251,10 @@ def storing_seconds(clients: int) -> float:
     return max(2.0, clients * SLOW_SYNC)
 
 
-async def request(nc: Nats, subject: str, data: bytes, timeout: float) -> bytes:
+async def request(nc: Connection, subject: str, data: bytes, timeout: float) -> bytes:
     """Return the answer to a request; empty if there is none in time."""
     try:
-        return bytes((await cancellable(nc.request(subject, data, timeout=timeout))).data)
+        return await cancellable(nc.ask(subject, data, timeout))
     except (nats.errors.Error, OSError):
         return b""
 
@@ -224,15 +273,29 @@ class Feed:
         self.inbox = nc.new_inbox()
         self.sub: Any = None
         self.found: list[Any] = []
-        self.there = asyncio.Event()
+        self.woken = False
+        self.waiting: asyncio.Future[Any] | None = None
 
     async def _arrived(self, message: Any) -> None:
         self.found.append(message)
-        self.there.set()
+        self.wake()
 
     def wake(self) -> None:
         """Let ``next`` return now."""
-        self.there.set()
+        self.woken = True
+        if self.waiting is not None:
+            _end(self.waiting)
+
+    async def _wait(self, timeout: float) -> None:
+        """Wait until something arrives or ``wake`` is called. An ``asyncio.timeout`` costs more."""
+        loop = asyncio.get_running_loop()
+        self.waiting = loop.create_future()
+        timer = loop.call_later(timeout, _end, self.waiting)
+        try:
+            await self.waiting
+        finally:
+            timer.cancel()
+            self.waiting = None
 
     def again(self) -> None:
         """Request again, because earlier requests may be lost."""
@@ -251,11 +314,9 @@ class Feed:
                 await cancellable(self.nc.publish(self.subject, data, reply=self.inbox))
         except nats.errors.Error:  # disconnected or reconnecting
             await asyncio.sleep(0.1)
-        if not self.found:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    await self.there.wait()
-        self.there.clear()
+        if not self.found and not self.woken:
+            await self._wait(timeout)
+        self.woken = False
         found, self.found = self.found, []
         messages = [m for m in found if not (m.headers and "Status" in m.headers)]
         if len(messages) < len(found):
@@ -270,4 +331,5 @@ async def acknowledge(messages: list[Any]) -> None:
     """Tell the broker that these are on disk. If the acknowledgement is lost, they are delivered again."""
     with contextlib.suppress(nats.errors.Error):
         for message in messages:
-            await cancellable(message.ack())
+            await message.ack()
+    checkpoint()

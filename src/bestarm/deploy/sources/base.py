@@ -211,6 +211,8 @@ class Source(ABC):
 
 def number_in(value: object) -> float | None:
     """Return this value (or its text) as a finite number, or None if it is not one."""
+    if type(value) is float:  # the usual case
+        return value if math.isfinite(value) else None
     number = math.nan
     if isinstance(value, Real | np.bool_) or (isinstance(value, Text) and "_" not in value):
         with contextlib.suppress(ValueError, OverflowError):

@@ -183,6 +183,8 @@ def raises_bound(lower: ArrayLike, bound: ArrayLike) -> Mask:
 
 def period(k: int, first: int, growth: float) -> int:
     """The number of pulls before round k ≥ 1: H, or ⌈H·growth^(k−1)⌉; at most 2⁵⁰."""
+    if growth == 1.0:
+        return min(first, 1 << 50)
     with np.errstate(over="ignore"):
         return int(min(np.ceil(first * np.float64(growth) ** (k - 1)), 2.0**50))
 
