@@ -44,7 +44,7 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def reserve_wal(path: Path) -> None:
-    """Fill a new WAL with zeros: a sync costs about half as much if it does not make the file grow.
+    """Fill a new WAL with zeros: a commit costs about a third less if it does not make the file grow.
 
     To SQLite a WAL of zeros is empty. Without space for it, SQLite makes the WAL grow as usual.
     """

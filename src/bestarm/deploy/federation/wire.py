@@ -48,8 +48,7 @@ class Taken(Unreachable):
 class Connection(Nats):
     """A connection that gets the answers to all its messages on one inbox.
 
-    ``request`` of nats-py makes a random name, a lock and two timeouts for each message, which is half of
-    what sending one costs.
+    ``request`` of nats-py does the same, but makes a random name and several futures for each message.
     """
 
     def __init__(self) -> None:
