@@ -239,7 +239,7 @@ def test_a_verdict_from_draws_with_replacement_says_that_it_is_about_the_file(tm
     done = bestarm("run", path, "--seed", 1)
     first, second, *_ = done.stdout.splitlines()
     assert re.fullmatch(
-        r"Simulation: [\d,]+ draws from 80 rows of late.csv \(\d+ draws per row: your data .*", first
+        r"Simulation: [\d,]+ draws from 80 rows of late.csv \([\d.]+ draws per row: your data .*", first
     )
     assert second == "Rome/Gio is the best arm: the lowest mean of minutes late."
     assert "wrong about the file with probability at most 0.05" in done.stdout

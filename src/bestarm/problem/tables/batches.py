@@ -62,11 +62,12 @@ class Wanted:
 class Table(Protocol):
     """A table that can be read: a file, several files, a frame, or the result of a query.
 
-    `name` is what errors call it, `header` its columns. `unordered` says why its rows have no order; it is
-    empty if they have one.
+    `name` is what errors call it, `header` its columns, and `head` where they are named, such as "line 1".
+    `unordered` says why its rows have no order; it is empty if they have one.
     """
 
     name: str
+    head: str
     header: tuple[str, ...]
     unordered: str
 

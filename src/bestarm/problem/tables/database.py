@@ -28,6 +28,7 @@ class Query:
     query becomes a subquery, so that nothing but a select is accepted.
     """
 
+    head = ""
     unordered = "a database returns rows in any order"
 
     def __init__(self, sql: str, database: str) -> None:

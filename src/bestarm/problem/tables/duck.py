@@ -31,6 +31,8 @@ PARTS = "Parquet and Feather are written in parts, in any order"
 class DuckTable:
     """A DuckDB relation as a table: one of the user's, or all of a `file`, whose rows have numbers."""
 
+    head = ""
+
     def __init__(self, relation: duckdb.DuckDBPyRelation, name: str, *, file: bool) -> None:
         self.relation, self.name, self.file = relation, name, file
         self.unordered = PARTS if file else "a DuckDB relation is a query, whose rows come in any order"

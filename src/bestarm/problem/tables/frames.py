@@ -21,6 +21,8 @@ LAZY = "a lazy frame is a query, whose rows come in any order"
 class Frame:
     """A frame as a table. Rows that are merged are counted by the frame's own library."""
 
+    head = ""
+
     def __init__(self, native: object) -> None:
         narwhals = need("narwhals", "a frame")
         try:

@@ -14,7 +14,7 @@ from bestarm.problem.tables.batches import Table
 from bestarm.problem.tables.columns import Columns
 from bestarm.problem.tables.fold import HOLD, Fold, Request, cells_of
 from bestarm.problem.tables.names import settled
-from bestarm.problem.tables.sources import open_table
+from bestarm.problem.tables.sources import open_table, place_of
 from bestarm.util.text import counted, shorten
 
 ALL = "all"  # the site where no column names one
@@ -129,7 +129,7 @@ def _check(table: Table, request: Request) -> None:
     """Raise InputError for columns that are missing, and where rows have no order but need one."""
     if request.missing not in ("error", "skip"):
         raise InputError(f"missing = {shorten(request.missing)}", expected='"error" or "skip"')
-    demand_columns(table.header, request.wanted.columns, table.name)
+    demand_columns(table.header, request.wanted.columns, place_of(table, table.head))
     if request.ordered and request.time is None and table.unordered:
         raise InputError(
             f"the rows have no order: {table.unordered}",
@@ -156,5 +156,4 @@ def _complaint(table: Table, fold: Fold) -> InputError:
     fix = first.fix
     if fix == HOLD:
         fix = f"In this table they range from {fold.range[0]:g} to {fold.range[1]:g}. {HOLD}"
-    where = f"{table.name}, {place}" if place else table.name
-    return InputError(first.what + more, where=where, expected=first.expected, fix=fix)
+    return InputError(first.what + more, where=place_of(table, place), expected=first.expected, fix=fix)

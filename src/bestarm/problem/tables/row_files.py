@@ -21,6 +21,7 @@ HEAD = 1000  # lines in which the columns of JSON lines are looked for
 class JsonLines:
     """A file with one JSON object per line; its keys are the columns. A missing key is an empty cell."""
 
+    head = ""
     unordered = ""
 
     def __init__(self, path: Path, name: str) -> None:
@@ -57,6 +58,7 @@ class JsonLines:
 class ExcelSheet:
     """The first sheet of an Excel file, with column names in its first row."""
 
+    head = "row 1"
     unordered = ""
 
     def __init__(self, path: Path, name: str) -> None:

@@ -85,6 +85,8 @@ def _open_file(path: Path, name: str) -> Table:
 class Several:
     """Several tables with the same columns, one after another."""
 
+    head = ""
+
     def __init__(self, tables: Sequence[Table], name: str) -> None:
         self.tables, self.name = tables, f"{name} ({counted(len(tables), 'file')})"
         self.unordered = "they come from several files"
@@ -94,7 +96,7 @@ class Several:
     def batches(self, wanted: Wanted, *, merged: bool) -> Iterator[Batch]:
         self._starts, row = [], 0
         for table in self.tables:
-            demand_columns(table.header, wanted.columns, table.name)
+            demand_columns(table.header, wanted.columns, place_of(table, table.head))
             self._starts.append(row)
             for batch in table.batches(wanted, merged=merged):
                 row += size(batch)
@@ -104,6 +106,11 @@ class Several:
         last = max(k for k, start in enumerate(self._starts) if start <= row)
         table = self.tables[last]
         return f"{table.name}, {table.place(row - self._starts[last])}"
+
+
+def place_of(table: Table, place: str) -> str:
+    """A place in a table, for errors."""
+    return f"{table.name}, {place}" if place else table.name
 
 
 _SUFFIXES = ", ".join(KINDS)

@@ -23,6 +23,7 @@ class _Slow(Exception):
 class TextFile:
     """A CSV or TSV file with column names in its first line."""
 
+    head = "line 1"
     unordered = ""
 
     def __init__(self, path: Path, name: str) -> None:
