@@ -57,7 +57,9 @@ def test_a_kernel_makes_the_pulls_of_a_plain_transcription_on_the_same_rewards(n
     assert (columns["arm"][0], columns["pulls_total"][0]) == (f"g1/a{answer + 1}", pulls)
 
 
-@pytest.mark.parametrize("name", PROVED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=SLOW) if n in ("track-and-stop", "top-two") else n for n in PROVED]
+)
 def test_a_baseline_with_a_proof_is_wrong_no_more_often_than_delta(name):
     """H0: an error has probability at most 0.3; false alarm below 1e-6; 0.45 is found with 99 % power."""
     means = {"a": 0.65, "b": 0.5, "c": 0.5}

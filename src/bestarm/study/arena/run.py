@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from bestarm.study.arena.baseline import Baseline
 from bestarm.study.arena.entrants import Entrant, chosen
 from bestarm.study.arena.result import Arena, Entry, Ground, LeftOut, Mean, Score
 from bestarm.study.cells import Cell, Runnable
-from bestarm.study.limits import limit_of_runs
+from bestarm.study.limits import _why_no_limit
 from bestarm.study.study import StudyProgress, _Log, run_cells
 from bestarm.study.trials import Trials
 from bestarm.util.disk_errors import write_error
@@ -228,6 +229,11 @@ def _pairs(
     return pairs, left_out
 
 
+@lru_cache(maxsize=64)
+def _limit(problem: Problem, delta: float) -> float:
+    return limit(problem, delta).total
+
+
 def _ground(instance: Instance, delta: float) -> Ground:
     layout, values = instance.problem.layout, sorted(instance.values.values(), reverse=True)
     return Ground(
@@ -240,7 +246,7 @@ def _ground(instance: Instance, delta: float) -> Ground:
         clients=len(layout.clients),
         options=len(values),
         gap=values[0] - values[1] if len(values) > 1 else 1.0,
-        limit=limit(instance.problem, delta).total if instance.question == ANYWHERE else None,
+        limit=_limit(instance.problem, float(delta)) if instance.question == ANYWHERE else None,
     )
 
 
@@ -277,7 +283,7 @@ def _mean(values: Any) -> Mean:
 def _limited(who: Entrant, cell: Runnable, undecided: int) -> bool:
     """Whether the limit on pulls applies: only to methods that keep δ, on 0/1 rewards or coins."""
     if isinstance(cell, Cell):
-        return limit_of_runs(cell.problem, cell.method, cell.options, undecided=undecided)[0] is not None
+        return not _why_no_limit(cell.problem, cell.method, cell.options, undecided, "")
     binary = all(group.binary for group in cell.problem.layout.groups)
     return bool(who.proof) and not undecided and binary
 
