@@ -38,7 +38,7 @@ import bestarm as ba
 LONG = 10 if os.environ.get("LONG") else 1
 DELTA, SEED, INSTANCES = 0.05, 2022, 4
 SITES, OPTIONS, GAPS = (5, 20, 100), (2, 10, 50), (0.02, 0.05, 0.1)
-TRIALS = {2: 100 * LONG, 10: 30 * LONG, 50: 10 * LONG}  # of each instance
+TRIALS = {2: 200 * LONG, 10: 50 * LONG, 50: 25 * LONG}  # of each instance
 SETTINGS: dict[str, dict[str, Any]] = {
     "q = 1.25": {"prefer": "pulls", "q": 1.25},
     "pulls": {"prefer": "pulls"},
