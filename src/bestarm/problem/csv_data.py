@@ -14,6 +14,7 @@ from bestarm.errors import InputError
 from bestarm.problem.csv_file import Row, finite_number, open_csv
 from bestarm.problem.data import Data
 from bestarm.problem.layout import Group, Layout
+from bestarm.problem.pairs import aligned
 from bestarm.problem.problem import Problem
 from bestarm.problem.rewards import Recording, RewardModel, tabulate
 from bestarm.problem.scale import Scale
@@ -21,9 +22,9 @@ from bestarm.util.text import nearest, shorten
 
 DATA_KEYS = (
     "csv", "group", "arm", "client", "clients", "reward", "count", "successes", "trials", "where",
-    "min_count", "bounds", "replace", "missing",
+    "min_count", "bounds", "replace", "missing", "pair",
 )  # fmt: skip
-NAMES, NUMBERS = ("group", "arm", "client"), ("reward", "count", "successes", "trials")  # keys of columns
+NAMES, NUMBERS = ("group", "arm", "client", "pair"), ("reward", "count", "successes", "trials")  # keys of columns
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # cells that mean a missing number
 HOLD = "Declare bounds = [low, high] that contain every reward, including future ones"
 SKIP = 'missing = "skip" in [data] leaves out rows without a number'
@@ -64,7 +65,7 @@ def _check_columns_given(data: Mapping[str, Any]) -> None:
         )
     if by_trials and "count" in data:
         raise InputError("count goes with reward; trials is the count of successes", where="[data]")
-    for key in ("client", "reward", "count", "successes", "trials"):
+    for key in ("client", "pair", "reward", "count", "successes", "trials"):
         if key in data and not isinstance(data[key], str):
             raise InputError(f"{key} = {shorten(data[key])}", where="[data]", expected="the name of a column")
     if "client" in data and "clients" in data:
@@ -78,6 +79,12 @@ def _check_columns_given(data: Mapping[str, Any]) -> None:
             "replace = false plays single rewards in order",
             where="[data]",
             fix="Leave out count, successes, trials",
+        )
+    if "pair" in data and data.get("replace", True):
+        raise InputError(
+            f"pair = {shorten(data['pair'])} compares the rows of one subject, each of which is played once",
+            where="[data]",
+            fix="Add replace = false",
         )
     if data.get("missing", "error") not in ("error", "skip"):
         raise InputError(
@@ -106,6 +113,7 @@ class _Data:
             raise error.at("[data]") from None
         # group -> client -> arm -> [(unit value, weight)]; the client is "" where no column names it
         self.heap: dict[str, dict[str, dict[str, list[tuple[float, float]]]]] = {}
+        self.subjects: dict[tuple[str, str, str], list[str]] = {}  # of each row, if a column names them
         self.range = (math.inf, -math.inf)  # of all rewards, including those out of bounds
         self.skipped = 0
 
@@ -174,6 +182,8 @@ class _Data:
                 )
             weight = self._count(row, "count") if "count" in self.data else 1.0
             values.append((self.scale.unit(reward), weight))
+            if "pair" in self.data:
+                self.subjects.setdefault((group, client, arm), []).append(self._name(row, "pair"))
         else:
             good, trials = self._count(row, "successes"), self._count(row, "trials")
             if good > trials:
@@ -221,6 +231,8 @@ class _Data:
         groups: list[Group] = []
         rewards: list[tuple[RewardModel, ...]] = []
         used = counted = 0
+        if "pair" in self.data:
+            self._align(least)
         for name, by_client in self.heap.items():
             arms = list(dict.fromkeys(arm for table in by_client.values() for arm in table))
             totals = {a: sum(w for t in by_client.values() for _, w in t.get(a, [])) for a in arms}
@@ -260,8 +272,43 @@ class _Data:
         rows_used = used if "reward" in self.data else used // 2  # a row of counts has two values
         name = Path(self.data["csv"]).name
         weighted = any(key in self.data for key in NUMBERS[1:])
-        data = Data(name, column, rows_used, counted, replace, self.skipped, weighted)
-        return Problem(Layout(tuple(groups), finite=not replace), tuple(rewards), self.scale, data)
+        pair = self.data.get("pair", "")
+        data = Data(name, column, rows_used, counted, replace, self.skipped, weighted, pair)
+        layout = Layout(tuple(groups), finite=not replace, paired="pair" in self.data)
+        return Problem(layout, tuple(rewards), self.scale, data)
+
+    def _align(self, least: int) -> None:
+        """Put the rewards of all arms of a client in the same order of subjects; leave out rare arms."""
+        scores: dict[str, dict[str, dict[str, list[tuple[str, float]]]]] = {}
+        for group, by_client in self.heap.items():
+            sizes: dict[str, int] = {}
+            for table in by_client.values():
+                for arm, values in table.items():
+                    sizes[arm] = sizes.get(arm, 0) + len(values)
+            arms = [arm for arm, size in sizes.items() if size >= least]
+            scores[group] = {
+                client: {
+                    arm: [
+                        (subject, value)
+                        for subject, (value, _) in zip(
+                            self.subjects.get((group, client, arm), ()), table.get(arm, ()), strict=True
+                        )
+                    ]
+                    for arm in arms
+                }
+                for client, table in by_client.items()
+            }
+        try:
+            found = aligned(scores)
+        except InputError as error:
+            raise error.at(self.where) from None
+        self.heap = {
+            group: {
+                client: {arm: [(value, 1.0) for value in values] for arm, values in table.items()}
+                for client, table in by_client.items()
+            }
+            for group, by_client in found.items()
+        }
 
 
 def _model(values: Sequence[tuple[float, float]], replace: bool) -> RewardModel:

@@ -17,7 +17,7 @@ class Data:
 
     `reward` is the column of the rewards, `rows` is the number of rows used, and `skipped` the number of rows
     without a name or a number. `rewards` is the total number of rewards, which may be larger than `rows` if
-    rows are `counts`.
+    rows are `counts`. `pair` is the column of the subjects, if rows of one subject are compared.
     """
 
     csv: str
@@ -27,6 +27,7 @@ class Data:
     replace: bool
     skipped: int = 0
     counts: bool = False
+    pair: str = ""
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> Data | None:
@@ -43,6 +44,8 @@ class Data:
         From d.csv: 60 rows, each played once, in order. 1 row without a name or a number left out.
         """
         text = f"From {self.csv}: {self.rows:,} rows, each played once, in order."
+        if self.pair:
+            text += f" Rows of the same {self.pair} are compared with each other."
         if self.replace:
             many = f"{self.rows:,} rows of {self.csv}"
             if self.counts:

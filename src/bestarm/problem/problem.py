@@ -26,6 +26,7 @@ from bestarm.problem.parts import (
     models_from_specs,
     models_of,
 )
+from bestarm.problem.pairs import demand_aligned
 from bestarm.problem.question import ANYWHERE, Question, make_question
 from bestarm.problem.rewards import RewardModel, Unknown
 from bestarm.problem.scale import UNIT, Scale
@@ -75,6 +76,8 @@ class Problem:
                     "there are rewards that run out, but the layout is not finite",
                     expected="Layout(groups, finite=True)",
                 )
+        if self.layout.paired and not any(isinstance(m, Unknown) for row in rows for m in row):
+            demand_aligned(self.layout.clients, self.rewards)
 
     @staticmethod
     def from_rewards(
@@ -399,7 +402,9 @@ class Problem:
         data = {} if self.data is None else {"data": asdict(self.data)}
         asked = self.layout.question
         question = {} if asked == ANYWHERE else {"question": asked.to_dict()}
-        return {"scale": scale, "finite": self.layout.finite, "groups": groups, **question, **data}
+        paired = {"paired": True} if self.layout.paired else {}
+        finite = {"finite": self.layout.finite, **paired}
+        return {"scale": scale, **finite, "groups": groups, **question, **data}
 
     @staticmethod
     def layout_from_dict(data: Mapping[str, Any]) -> tuple[Layout, Scale]:
@@ -408,7 +413,8 @@ class Problem:
             Group(g["name"], tuple(g["arms"]), tuple(g["clients"]), g["binary"]) for g in data["groups"]
         )
         question = Question.from_dict(data.get("question"))
-        return Layout(groups, data["finite"], question), Scale(**data["scale"])
+        layout = Layout(groups, data["finite"], question, data.get("paired", False))
+        return layout, Scale(**data["scale"])
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Problem:
