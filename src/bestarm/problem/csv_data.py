@@ -24,7 +24,10 @@ DATA_KEYS = (
     "csv", "group", "arm", "client", "clients", "reward", "count", "successes", "trials", "where",
     "min_count", "bounds", "replace", "missing", "pair",
 )  # fmt: skip
-NAMES, NUMBERS = ("group", "arm", "client", "pair"), ("reward", "count", "successes", "trials")  # keys of columns
+NAMES, NUMBERS = (
+    ("group", "arm", "client", "pair"),
+    ("reward", "count", "successes", "trials"),
+)  # keys of columns
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # cells that mean a missing number
 HOLD = "Declare bounds = [low, high] that contain every reward, including future ones"
 SKIP = 'missing = "skip" in [data] leaves out rows without a number'

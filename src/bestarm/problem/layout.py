@@ -63,7 +63,7 @@ class Layout:
             raise InputError(
                 'also = ["each"] is not supported with pairs: the best option overall and that of a site may '
                 "differ, and subjects are compared with one option at a time",
-                fix='Run question = "overall" and question = "each" one after the other, with half of delta each',
+                fix='Leave out also, or run question = "each" as well, with half of delta for each run',
             )
         common = set(self.groups[0].arms)
         named = self.question.control is not None and "/" in self.question.control

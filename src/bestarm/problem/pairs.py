@@ -65,10 +65,9 @@ def _demand_own(subjects: Sequence[str], site: str, client: str, owners: dict[st
             place, places = (f'clients "{its_client}" and "{client}" of site "{site}"', "clients")
         raise InputError(
             f"subject {shorten(shared[0])} appears at {place}{_more(shared)}",
-            expected=f"each subject at one of the {places}, since rows of different {places} must be "
-            "independent",
-            fix=f"If they are different subjects, give them different names. Otherwise average each subject's "
-            f"rewards over the {places} first, and use one of them",
+            expected=f"subjects of one of the {places} only, since {places} must be independent",
+            fix="If they are different subjects, give them different names. If not, average the rewards of "
+            f"each subject over the {places} first, and make them one",
         )
     owners.update(dict.fromkeys(subjects, (site, client)))
 
@@ -78,17 +77,19 @@ def _demand_complete(subjects: Sequence[str], scores: Scores, where: str) -> Non
         seen: dict[str, int] = {}
         for name, _ in pairs:
             seen[name] = seen.get(name, 0) + 1
-        for what, wrong, fix in (
-            ("no reward", [n for n in subjects if n not in seen], "Add the missing rows, or leave these subjects out"),
-            ("several rewards", [n for n in subjects if seen.get(n, 0) > 1], "Average the rewards of a subject first"),
-        ):  # fmt: skip
-            if wrong:
-                raise InputError(
-                    f'subject {shorten(wrong[0])} has {what} of option "{option}"{_more(wrong)}',
-                    where=where,
-                    expected=COMPLETE,
-                    fix=f"{fix}; or check that pair names the column of the subjects",
-                )
+        without = [name for name in subjects if name not in seen]
+        twice = [name for name in subjects if seen.get(name, 0) > 1]
+        if without or twice:
+            number, fix = "several rewards", "Average the rewards of a subject first"
+            if without:
+                number, fix = "no reward", "Add the missing rows, or leave these subjects out"
+            wrong = without or twice
+            raise InputError(
+                f'subject {shorten(wrong[0])} has {number} of option "{option}"{_more(wrong)}',
+                where=where,
+                expected=COMPLETE,
+                fix=f"{fix}; and check that pair names the column of the subjects",
+            )
 
 
 def _more(names: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from bestarm.errors import InputError
 from bestarm.problem.coins import coined
 from bestarm.problem.data import Data
 from bestarm.problem.layout import Group, Layout
+from bestarm.problem.pairs import demand_aligned
 from bestarm.problem.parts import (
     average,
     check_bounds,
@@ -26,7 +27,6 @@ from bestarm.problem.parts import (
     models_from_specs,
     models_of,
 )
-from bestarm.problem.pairs import demand_aligned
 from bestarm.problem.question import ANYWHERE, Question, make_question
 from bestarm.problem.rewards import RewardModel, Unknown
 from bestarm.problem.scale import UNIT, Scale
@@ -402,9 +402,8 @@ class Problem:
         data = {} if self.data is None else {"data": asdict(self.data)}
         asked = self.layout.question
         question = {} if asked == ANYWHERE else {"question": asked.to_dict()}
-        paired = {"paired": True} if self.layout.paired else {}
-        finite = {"finite": self.layout.finite, **paired}
-        return {"scale": scale, **finite, "groups": groups, **question, **data}
+        ends = {"finite": self.layout.finite, **({"paired": True} if self.layout.paired else {})}
+        return {"scale": scale, **ends, "groups": groups, **question, **data}
 
     @staticmethod
     def layout_from_dict(data: Mapping[str, Any]) -> tuple[Layout, Scale]:

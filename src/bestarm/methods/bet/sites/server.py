@@ -42,6 +42,7 @@ class OpenBlock:
     pulls: Ints  # (clients, options)
     stands: list[Stand | None] = field(default_factory=list)
     parts: dict[int, Part] = field(default_factory=dict)
+    references: list[int | None] = field(default_factory=list)  # the arm of each client, see Course
 
     def waits_for(self, i: int) -> bool:
         return bool(self.pulls[i].any()) and i not in self.parts
@@ -60,7 +61,8 @@ class Server(RoundServer):
         self.present = np.ones(len(layout.clients), dtype=bool)
         self.ledger = Ledger(self.course, self.present)
         self.closed: list[tuple[Block, list[Stand | None], int]] = []
-        self.open: deque[OpenBlock] = deque([OpenBlock(0, self.course.n1, self.course.first())])
+        first = OpenBlock(0, self.course.n1, self.course.first(), references=self.course.references(()))
+        self.open: deque[OpenBlock] = deque([first])
         self.announced = self.course.n1  # pulls after all blocks that are announced
         self.supply = np.full(len(layout.clients), MOST_SUPPLY)
         self.exits: list[dict[str, Any]] = []
@@ -100,7 +102,8 @@ class Server(RoundServer):
         if block is None:
             raise Malformed("a part of a block that was not announced, or a second one")
         own = block.pulls[i, list(self.course.cells.place[i])]
-        message, bits = decode(data, self.own_wire, own, block.n, self.binary[i])
+        reference = block.references[i]
+        message, bits = decode(data, self.own_wire, own, block.n, self.binary[i], reference)
         self.bits_up += bits
         if isinstance(message, Stopped):
             return self._undecided("budget")
@@ -140,7 +143,8 @@ class Server(RoundServer):
     def _close(self, block: OpenBlock) -> None:
         """Add a block to the ledger, and a row to the certificate. Its intervals are illustrative only."""
         parts = [block.parts.get(i) if self.present[i] else None for i in range(len(self.present))]
-        self.closed.append((block_of(parts, block.pulls, self.course), block.stands, block.step))
+        made = block_of(parts, block.pulls, self.course, block.references)
+        self.closed.append((made, block.stands, block.step))
         self._fold(len(self.closed) - 1)
         sums, race = self.ledger.sums, self.ledger.races[0]
         value, error = values(sums, race.weights, race.clients)
@@ -193,7 +197,7 @@ class Server(RoundServer):
         plan = Plan.of(course, stands, over, told, steps if self.own_wire.tells_steps else None)
         played = plan.stands(course)
         pulls = course.pulls(played, step, steps)[0]
-        self.open.append(OpenBlock(n, step, pulls, played))
+        self.open.append(OpenBlock(n, step, pulls, played, references=course.references(played)))
         self.announced += step
         self.round += 1
         return [self._send(plan), *self._advance()]
