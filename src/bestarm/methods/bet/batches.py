@@ -45,8 +45,10 @@ def as_pairs(arms: int, pull: Pull, event: Pulled) -> Sums:
     return sums
 
 
-def note_batch(batches: list[dict[str, Any]], heard: int, pull: Pull, event: Pulled) -> None:
-    """Add rewards to a certificate; batches of one ``Pull`` are added up."""
+def note_batch(
+    batches: list[dict[str, Any]], heard: int, pull: Pull, event: Pulled, *, begins: bool = False
+) -> None:
+    """Add rewards to a certificate; batches of one ``Pull`` are added up, unless a block `begins`."""
     columns = ["sums", "squares", "least", "most"] if pull.moments else ["sums"]
     row = {c: list(getattr(event, c)) for c in columns}
     place: dict[str, Any] = {"heard": heard, "arms": list(pull.arms), "each": list(pull.each)}
@@ -54,7 +56,7 @@ def note_batch(batches: list[dict[str, Any]], heard: int, pull: Pull, event: Pul
         place["against"] = pull.against
         row["pairs"] = [list(pair) for pair in event.pairs]
     last = batches[-1] if batches else {}
-    if any(last.get(key) != value for key, value in place.items()):
+    if begins or any(last.get(key) != value for key, value in place.items()):
         batches.append({**place, "times": event.times, **row})
         return
     last["times"] += event.times

@@ -81,6 +81,7 @@ class BlockClient(ServedClient[Message]):
         assert self.asked is not None
         demand_rewards(self.name, self.asked, event)
         new = as_sums(self.arms, self.asked, event)
+        begins = not self.fresh.count.any()
         self.fresh = self.fresh.plus(new)
         made = int(new.count.sum())
         used = new.count.astype(np.int64)
@@ -90,7 +91,7 @@ class BlockClient(ServedClient[Message]):
         self.supply -= used
         self.pulls += made
         self.first_pulls += made * self._first
-        note_batch(self.batches, self.heard, self.asked, event)
+        note_batch(self.batches, self.heard, self.asked, event, begins=begins)
         return self._pull()
 
     def _stop(self) -> list[Action]:
