@@ -82,7 +82,7 @@ def _redrawn(problem: Problem) -> Problem:
     if problem.layout.paired:
         raise InputError(
             "a plan draws the rewards of options independently, which pairs are not",
-            fix="Leave out pair for a plan; a run with pairs needs fewer rows if the scores of a subject agree",
+            fix="Leave out pair for a plan; a run with pairs needs fewer rows if a subject's scores agree",
         )
     rewards = tuple(
         tuple(tabulate(model.values) if isinstance(model, Recording) else model for model in row)
