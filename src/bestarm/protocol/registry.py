@@ -256,6 +256,12 @@ def method_for(name: str, layout: Layout, options: Common | None = None) -> Meth
 def demand_answers(name: str, layout: Layout) -> None:
     """Raise InputError unless the method answers the question of a layout."""
     kind = layout.question.kind
+    if layout.paired and kind == "anywhere":
+        raise InputError(
+            'pair does not belong to question = "anywhere", which compares options of different sites',
+            expected='question = "overall", "each" or "control"',
+            fix='Add question = "overall", or leave out pair',
+        )
     if kind not in method_named(name).questions:
         able = [method.name for method in METHODS.values() if kind in method.questions]
         raise InputError(
