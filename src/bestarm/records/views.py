@@ -76,10 +76,10 @@ def subject(problem: Mapping[str, Any], group: int, arm: int | None = None) -> s
     -------
     str
     """
-    layout, _ = Problem.layout_from_dict(problem)
-    if layout.question.kind != "anywhere":
-        return Cells.of(layout).options[group]
-    return layout.groups[group].name if arm is None else layout.arm(group, arm)
+    if (problem.get("question") or {}).get("question", "anywhere") != "anywhere":
+        return Cells.of(Problem.layout_from_dict(problem)[0]).options[group]
+    named = problem["groups"][group]  # a record may be forged: names are not checked here
+    return str(named["name"]) if arm is None else f"{named['name']}/{named['arms'][arm]}"
 
 
 def trace_of(record: Record) -> Trace:
