@@ -54,7 +54,7 @@ class Pulled:
         """The event with these rewards: for each arm its sum, or its sum, squares, least and most.
 
         >>> Pulled.of([[2.0, 1.5, 0.5, 1.0], [0.5, 0.25, 0.0, 0.5]], 3)
-        Pulled(sums=(2.0, 0.5), times=3, squares=(1.5, 0.25), least=(0.5, 0.0), most=(1.0, 0.5))
+        Pulled(sums=(2.0, 0.5), times=3, squares=(1.5, 0.25), least=(0.5, 0.0), most=(1.0, 0.5), pairs=())
         """
         sums, *rest = zip(*arms, strict=True)
         return cls(sums, times, *rest)
