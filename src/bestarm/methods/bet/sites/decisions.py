@@ -23,6 +23,7 @@ from bestarm.stats.sums import Sums
 
 MOST_TERMS = 1 << 15  # of one evaluation, so that they fit in the CPU cache: pairs × clients × stakes
 TRIMMED_STAKES = 32  # where sites may lie, the grid has to reach small leads from the start
+FIRST_STAKES, FIRST_LEAD = 12, 0.05  # of bets on the first pulls; a lead that is worth a bet unseen
 OPEN, BETTER, WORSE, WITHIN = range(4)  # the claims about an option and the control
 
 
@@ -76,6 +77,13 @@ class Race(Protocol):
     def over(self) -> Mask:
         """In which trials the race is decided."""
 
+    @property
+    def openers(self) -> tuple[tuple[int, int], ...]:
+        """The bets on the first pulls: on the first option of each pair, against the second."""
+
+    def begin(self, block: Block) -> None:
+        """Update the wealths by the first pulls."""
+
     def stand(self, sums: Sums) -> Stand:
         """Who plays the next block, from the rewards of closed blocks."""
 
@@ -101,14 +109,15 @@ def log_factors(
     before: Sums,
     block: Block,
     pairs: tuple[Ints, Ints, Ints],
-    n: int,
+    stakes: int,
     margin: float = 0.0,
+    doubt: float | None = None,
 ) -> Floats:
     """The logarithm of the factor of each pair: bets on "the first option is ahead by more than `margin`".
 
-    `pairs`: the trial, the option that the bets are on, and the one that they are against.
+    `pairs`: the trial, the option that the bets are on, and the one that they are against. `doubt`: see
+    ``contrast_bets``.
     """
-    stakes = contrasts.stake_count(n * len(clients))
     found, size = np.zeros(len(pairs[0])), max(1, MOST_TERMS // (len(clients) * stakes))
     for start in range(0, len(found), size):
         t, b, a = (part[start : start + size, None] for part in pairs)
@@ -120,6 +129,7 @@ def log_factors(
             Sides(weights[up[1:]], weights[down[1:]]),
             stakes,
             margin,
+            doubt,
         )
         found[start : start + size] = contrasts.log_factor(
             bets, block.up(up), block.down(down), coins=block.coins
@@ -152,6 +162,28 @@ class BestRace:
         """The only option that is in; −1 where the race is open."""
         return np.where(self.inside.sum(axis=1) == 1, np.argmax(self.inside, axis=1), -1)
 
+    @property
+    def openers(self) -> tuple[tuple[int, int], ...]:
+        """Two options at several clients need no champion: the first pulls are bets of each on itself.
+
+        At many sites the first pulls are a good part of all pulls.
+        """
+        offered = np.flatnonzero(self.weights[self.clients].sum(axis=0) > 0).tolist()
+        if len(offered) != 2 or len(self.clients) < 2:
+            return ()
+        b, a = offered
+        return ((b, a), (a, b))
+
+    def begin(self, block: Block) -> None:
+        before = Sums.none(block.pulls.shape)
+        trial = np.flatnonzero(~self.over & played(block.pulls, self.weights, self.clients).all(axis=1))
+        for b, a in self.openers:
+            pairs = (trial, np.full_like(trial, b), np.full_like(trial, a))
+            self.log_wealth[trial, a] += log_factors(
+                self.weights, self.clients, before, block, pairs, FIRST_STAKES, doubt=FIRST_LEAD
+            )
+        self.inside &= ~bet_decisions.leaves(self.log_wealth, self.level)
+
     def stand(self, sums: Sums) -> Stand:
         value, error = values(sums, self.weights, self.clients)
         champion = bet_decisions.top(value - error, self.inside)
@@ -164,7 +196,8 @@ class BestRace:
         rivals[self.over] = False
         trial, rival = np.nonzero(rivals)
         pairs = (trial, stand.champion[trial], rival)
-        self.log_wealth[rivals] += log_factors(self.weights, self.clients, before, block, pairs, n)
+        stakes = contrasts.stake_count(n * len(self.clients))
+        self.log_wealth[rivals] += log_factors(self.weights, self.clients, before, block, pairs, stakes)
         self.inside &= ~(rivals & bet_decisions.leaves(self.log_wealth, self.level))
 
 
@@ -181,6 +214,10 @@ class TrimmedRace(BestRace):
         self.home, self.faults = np.unique(sites, return_inverse=True)[1], faults
         shape = (*self.inside.shape, int(self.home.max()) + 1, TRIMMED_STAKES)
         self.logs = np.zeros(shape)  # (trials, options, sites, stakes)
+
+    @property
+    def openers(self) -> tuple[tuple[int, int], ...]:
+        return ()
 
     def stand(self, sums: Sums) -> Stand:
         """The champion leads the other options most, without the f highest and the f lowest sites."""
@@ -244,6 +281,7 @@ class ControlRace:
     """All options against a control: each is better, worse, within the margin, or open."""
 
     site: int | None = None
+    openers: tuple[tuple[int, int], ...] = ()
 
     def __init__(
         self, clients: Ints, weights: Floats, control: int, level: float, margin: float, trials: int
@@ -266,6 +304,9 @@ class ControlRace:
     def over(self) -> Mask:
         return np.asarray(~self.inside.any(axis=1))
 
+    def begin(self, block: Block) -> None:
+        """There are no bets on the first pulls."""
+
     def stand(self, sums: Sums) -> Stand:
         inside = self.inside
         ratio = bet_decisions.ratio(inside.sum(axis=1))
@@ -276,10 +317,11 @@ class ControlRace:
         plays = self.inside & stand.inside & played(block.pulls, self.weights, self.clients)
         trial, option = np.nonzero(plays)
         control = np.full(len(option), self.control)
+        stakes = contrasts.stake_count(n * len(self.clients))
         for test, wealth in zip(self.tests, self.log_wealth, strict=True):
             pairs = (trial, option, control) if test.on_option else (trial, control, option)
             margin = test.sign * self.margin
-            wealth[plays] += log_factors(self.weights, self.clients, before, block, pairs, n, margin)
+            wealth[plays] += log_factors(self.weights, self.clients, before, block, pairs, stakes, margin)
         won = bet_decisions.leaves(self.log_wealth, self.level)
         within = won[2] & won[3] if len(self.tests) > 2 else np.zeros_like(won[0])
         claim = np.select([won[0], won[1], within], [BETTER, WORSE, WITHIN], OPEN)

@@ -37,7 +37,9 @@ class Ledger:
         return [race.stand(self.sums) for race in self.races]
 
     def close(self, block: Block, stands: Sequence[Stand | None], step: int) -> None:
-        """Add a block of `step` pulls. Without stands, these are the pulls before the first bets."""
+        """Add a block of `step` pulls. Without stands, these are the first pulls."""
+        for race in self.races if not stands else ():
+            race.begin(block)
         for race, stand in zip(self.races, stands, strict=False):
             if stand is not None:
                 race.close(self.sums, block, stand, self.n)
