@@ -142,7 +142,7 @@ def recorded() -> list[Row]:
     rows: list[Row] = []
     for case, (file, columns, epsilon) in cases.items():
         if (DATA / file).exists():
-            problem = ba.Problem.from_csv(str(DATA / file), **columns)
+            problem = ba.Problem.from_csv(str(DATA / file), **columns, rows="resample")
             rows += against_fisher(case, problem, None, FEW, epsilon)
         else:
             rows.append({"case": case, "skipped": f"there is no {DATA / file}"})

@@ -268,7 +268,7 @@ def test_no_attack_by_tolerated_liars_makes_a_wrong_arm_win(case, attack):
     groups = list(EASY)[:1] if case.method.peers else EASY  # a peer hears all of a complete network
     liars = [ba.Adversary(group, attack, case.options["byzantine"]) for group in groups]
     options = make(case.method.options, case.options)
-    method = case.method.variant(case.problem.layout, options)
+    method = case.method.variant("anywhere", True, options)
     obstacle = ATTACKS[attack].obstacle(method, options)
     if obstacle:
         with pytest.raises(InputError, match=re.escape(obstacle)):

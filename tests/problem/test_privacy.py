@@ -224,8 +224,8 @@ def test_no_file_of_a_client_holds_a_raw_reward(tmp_path, monkeypatch, caplog, k
     )
     source = {
         "python": lambda: FromPython("constant_rewards:Constant"),
-        "csv once": lambda: FromCsv(data, replace=False, private=site.place.setup.scale if hidden else None),
-        "csv with replacement": lambda: FromCsv(data, seed=1),
+        "csv once": lambda: FromCsv(data, private=site.place.setup.scale if hidden else None),
+        "csv with replacement": lambda: FromCsv(data, rows="resample", seed=1),
     }[kind]()
 
     async def main():

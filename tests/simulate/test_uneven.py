@@ -32,7 +32,7 @@ def test_a_run_counts_every_pull_and_keeps_the_moments():
     assert record.verdict.arm == "g/a"
     local = record.verdict.certificate["local"]
     assert record.pulls.total == sum(part["count"] * (SHARE + 1) for part in local.values())
-    sums, times, squares, least, most = local["g-1"]["rewards"][0]
+    sums, times, squares, least, most, _ = local["g-1"]["rewards"][0]
     assert (times, sums[1], squares[1]) == (32, 12.0, 5.0)
     assert (least[1], most[1]) == (0.25, 0.5)
     assert ba.verify(record).ok

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from bestarm.errors import InputError
 from bestarm.problem.layout import Layout
 from bestarm.problem.problem import Problem
 from bestarm.problem.scale import Scale
@@ -46,6 +47,11 @@ class Terms:
 
 def without_means(problem: Problem) -> dict[str, Any]:
     """The public part of a problem. Rewards come from the sites, so it names no data file."""
+    if problem.layout.paired:
+        raise InputError(
+            "pairs are for recorded data in one process: sites can't tell which rewards are of one subject",
+            fix="Use bestarm run, or leave out pair",
+        )
     plain = {key: value for key, value in problem.to_dict().items() if key != "data"}
     groups = [{k: v for k, v in group.items() if k != "rewards"} for group in plain["groups"]]
     return {**plain, "groups": groups}

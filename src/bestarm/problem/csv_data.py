@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bestarm.errors import InputError
 from bestarm.problem.data import Data
 from bestarm.problem.layout import Group, Layout
+from bestarm.problem.pairs import aligned
 from bestarm.problem.problem import Problem
 from bestarm.problem.rewards import Recording, RewardModel, tabulate
 from bestarm.problem.scale import Scale
@@ -29,7 +30,7 @@ from bestarm.util.text import nearest, shorten
 
 DATA_KEYS = (
     "csv", "table", "group", "arm", "client", "clients", "reward", "count", "successes", "trials", "where",
-    "min_count", "bounds", "rows", "missing",
+    "min_count", "bounds", "rows", "missing", "pair",
 )  # fmt: skip
 NUMBERS = ("reward", "count", "successes", "trials")  # keys of columns
 ROWS = ("once", "resample")
@@ -83,7 +84,7 @@ def _check_values(data: Mapping[str, Any]) -> None:
         check_rewards([key for key in NUMBERS if key in data])
     except InputError as error:
         raise error.at("[data]") from None
-    for key in ("group", "client", *NUMBERS):
+    for key in ("group", "client", "pair", *NUMBERS):
         if key in data and not isinstance(data[key], str):
             raise InputError(f"{key} = {shorten(data[key])}", where="[data]", expected="the name of a column")
     if "client" in data and "clients" in data:
@@ -95,6 +96,12 @@ def _check_values(data: Mapping[str, Any]) -> None:
             raise InputError(
                 f"{key} = {shorten(data[key])}", where="[data]", expected=f'"{known[0]}" or "{known[1]}"'
             )
+    if "pair" in data and (data.get("rows", "once") != "once" or "reward" not in data or "count" in data):
+        raise InputError(
+            f"pair = {shorten(data['pair'])} compares the rows of one subject, each of which is played once",
+            where="[data]",
+            fix='Use rows = "once", with a reward in each row',
+        )
     least = data.get("min_count", 1)
     if isinstance(least, bool) or not isinstance(least, int) or least < 1:
         raise InputError(
@@ -132,7 +139,7 @@ class _Data:
             self.scale = Scale(float(bounds[0]), float(bounds[1]), goal)
         except InputError as error:
             raise error.at("[data]") from None
-        self.keys = tuple(key for key in ("group", "client", "arm") if key in data)
+        self.keys = tuple(key for key in ("group", "client", "arm", "pair") if key in data)
         self.weighted = any(key in data for key in NUMBERS[1:])
         self.unordered = False
         self.notes: list[str] = []
@@ -180,11 +187,40 @@ class _Data:
             place = [texts[k] for texts, k in zip(names, entries.codes[:, piece[0]], strict=True)]
             place = place if "group" in self.data else [ALL, *place]
             cells.append((place, int(piece[0]), _Counted(values[piece], entries.count[piece])))
+        if "pair" in self.data:
+            return self._aligned([(place, first, counted.value) for place, first, counted in cells])
         heap: _Heap = {}
         in_order = (lambda cell: cell[0]) if self.unordered else (lambda cell: cell[1])
         for place, _, counted in sorted(cells, key=in_order):
             heap.setdefault(place[0], {}).setdefault("".join(place[1:-1]), {})[place[-1]] = counted
         return heap
+
+    def _aligned(self, cells: list[tuple[list[str], int, NDArray[np.float64]]]) -> _Heap:
+        """The rewards of all arms of a client in the same order of subjects, without rare arms."""
+        sizes: dict[tuple[str, str], int] = {}
+        for place, _, values in cells:
+            sizes[place[0], place[-2]] = sizes.get((place[0], place[-2]), 0) + len(values)
+        scores: dict[str, dict[str, dict[str, list[tuple[str, float]]]]] = {}
+        for place, _, values in sorted(cells, key=lambda cell: cell[1]):
+            group, client, arm, subject = place[0], "".join(place[1:-2]), place[-2], place[-1]
+            if sizes[group, arm] >= self.data.get("min_count", 1):
+                own = scores.setdefault(group, {}).setdefault(client, {}).setdefault(arm, [])
+                own.extend((subject, float(value)) for value in values)
+        try:
+            found = aligned(scores)
+        except InputError as error:
+            raise error.at(self.where) from None
+
+        def counted(values: list[float]) -> _Counted:
+            return _Counted(np.array(values), np.ones(len(values), dtype=np.int64))
+
+        return {
+            group: {
+                client: {arm: counted(values) for arm, values in table.items()}
+                for client, table in by_client.items()
+            }
+            for group, by_client in found.items()
+        }
 
     def _build(self, heap: _Heap, counts: Mapping[str, Any], fold: Fold) -> Problem:
         groups: list[Group] = []
@@ -215,11 +251,14 @@ class _Data:
         if not groups:
             raise InputError(f"no arm has {least} rewards", where=self.where, fix="Lower min_count")
         column = self.data.get("reward") or f"{self.data['successes']} / {self.data['trials']}"
+        pair = self.data.get("pair", "")
         data = Data(
             Path(self.path).name, column, fold.used if self.weighted else counted, counted,
-            not self.once, fold.skipped, self.weighted, self.weighted or self.unordered, tuple(self.notes),
+            not self.once, fold.skipped, self.weighted, self.weighted or self.unordered,
+            tuple(self.notes), pair,
         )  # fmt: skip
-        return Problem(Layout(tuple(groups), finite=self.once), tuple(rewards), self.scale, data)
+        layout = Layout(tuple(groups), finite=self.once, paired=bool(pair))
+        return Problem(layout, tuple(rewards), self.scale, data)
 
     def _clients(self, name: str, arms: Sequence[str], counts: Mapping[str, Any]) -> tuple[str, ...]:
         """The names of a group's clients, where no column gives them."""

@@ -20,7 +20,8 @@ class Data:
     without a name or a number. `rewards` is the total number of rewards, which may be larger than `rows` if
     rows are `counts`. If `resample`, pulls draw from the rewards with replacement; otherwise each is played
     once, in the order of the file or, if `shuffled`, in an order drawn at random. `notes` say what the reader
-    of a verdict should know about the file.
+    of a verdict should know about the file. `pair` is the column of the subjects, if rows of one subject are
+    compared.
     """
 
     csv: str
@@ -32,6 +33,7 @@ class Data:
     counts: bool = False
     shuffled: bool = False
     notes: tuple[str, ...] = ()
+    pair: str = ""
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> Data | None:
@@ -80,6 +82,8 @@ class Data:
         order = "in a random order" if self.shuffled else "in order"
         what = f"{self.rewards:,} counted rewards" if self.counts else counted(self.rows, "row")
         text = f"From {self.csv}: {what}, each played once, {order}."
+        if self.pair:
+            text += f" Rows of the same {self.pair} are compared with each other."
         if self.resample:
             text = (
                 f"Pulls draw from the {self.source} with replacement: a verdict is about the file, not about "

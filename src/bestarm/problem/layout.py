@@ -38,18 +38,43 @@ class Group:
 class Layout:
     """The groups and the question, as every participant knows them.
 
-    If `finite`, a client's rewards may run out.
+    If `finite`, a client's rewards may run out. If `paired`, the i-th reward of every option of a client is
+    that of the same subject.
     """
 
     groups: tuple[Group, ...]
     finite: bool = False
     question: Question = ANYWHERE
+    paired: bool = False
 
     def __post_init__(self) -> None:
         if not self.groups:
             raise InputError("there are no groups", expected="at least one group with at least one arm")
         _check_names("group", [g.name for g in self.groups], "")
         _check_names("client", self.clients, "")
+        if self.paired:
+            self._demand_pairs()
+
+    def _demand_pairs(self) -> None:
+        """InputError if the rows of a subject can't be compared, whatever the question."""
+        if not self.finite:
+            raise InputError("pairs need recorded rewards, each of which is played once")
+        if self.question.also:
+            raise InputError(
+                'also = ["each"] is not supported with pairs: the best option overall and that of a site may '
+                "differ, and subjects are compared with one option at a time",
+                fix='Leave out also, or run question = "each" as well, with half of delta for each run',
+            )
+        common = set(self.groups[0].arms)
+        named = self.question.control is not None and "/" in self.question.control
+        if self.question.kind in ("overall", "control") and (
+            any(set(group.arms) != common for group in self.groups) or (named and len(self.groups) > 1)
+        ):
+            raise InputError(
+                "pairs need the same options at every site",
+                expected="one reward of every option for each subject",
+                fix='Leave out options that some sites do not offer, or ask question = "each"',
+            )
 
     @cached_property
     def clients(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from bestarm.errors import InputError
 from bestarm.problem.coins import coined
 from bestarm.problem.data import Data
 from bestarm.problem.layout import Group, Layout
+from bestarm.problem.pairs import demand_aligned
 from bestarm.problem.parts import (
     average,
     check_bounds,
@@ -76,6 +77,8 @@ class Problem:
                     "there are rewards that run out, but the layout is not finite",
                     expected="Layout(groups, finite=True)",
                 )
+        if self.layout.paired and not any(isinstance(m, Unknown) for row in rows for m in row):
+            demand_aligned(self.layout.clients, self.rewards)
 
     @staticmethod
     def from_rewards(
@@ -442,7 +445,8 @@ class Problem:
         data = {} if self.data is None else {"data": asdict(self.data)}
         asked = self.layout.question
         question = {} if asked == ANYWHERE else {"question": asked.to_dict()}
-        return {"scale": scale, "finite": self.layout.finite, "groups": groups, **question, **data}
+        ends = {"finite": self.layout.finite, **({"paired": True} if self.layout.paired else {})}
+        return {"scale": scale, **ends, "groups": groups, **question, **data}
 
     @staticmethod
     def layout_from_dict(data: Mapping[str, Any]) -> tuple[Layout, Scale]:
@@ -451,7 +455,8 @@ class Problem:
             Group(g["name"], tuple(g["arms"]), tuple(g["clients"]), g["binary"]) for g in data["groups"]
         )
         question = Question.from_dict(data.get("question"))
-        return Layout(groups, data["finite"], question), Scale(**data["scale"])
+        layout = Layout(groups, data["finite"], question, data.get("paired", False))
+        return layout, Scale(**data["scale"])
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Problem:

@@ -37,7 +37,9 @@ class Pulled:
 
     `times` may be less than requested, but it is the same for every arm. If the ``Pull`` asked for moments,
     `squares` are the sums of the squares of the rewards, and `least` and `most` the smallest and the largest
-    one of each arm; else these are empty.
+    one of each arm; else these are empty. If it asked for pairs, `pairs` are for each arm the sum, the sum of
+    squares, the smallest and the largest of Y = (1 + X − X_arm)/2, where X is the reward of the arm `against`
+    which it is compared; else they are empty.
     """
 
     sums: tuple[float, ...]
@@ -45,13 +47,14 @@ class Pulled:
     squares: tuple[float, ...] = ()
     least: tuple[float, ...] = ()
     most: tuple[float, ...] = ()
+    pairs: tuple[tuple[float, float, float, float], ...] = ()
 
     @classmethod
     def of(cls, arms: Iterable[Sequence[float]], times: int) -> Pulled:
         """The event with these rewards: for each arm its sum, or its sum, squares, least and most.
 
         >>> Pulled.of([[2.0, 1.5, 0.5, 1.0], [0.5, 0.25, 0.0, 0.5]], 3)
-        Pulled(sums=(2.0, 0.5), times=3, squares=(1.5, 0.25), least=(0.5, 0.0), most=(1.0, 0.5))
+        Pulled(sums=(2.0, 0.5), times=3, squares=(1.5, 0.25), least=(0.5, 0.0), most=(1.0, 0.5), pairs=())
         """
         sums, *rest = zip(*arms, strict=True)
         return cls(sums, times, *rest)
@@ -107,13 +110,15 @@ class Pull:
 
     With `shares`, arm i is pulled `shares[i]` times in each of the `times` rounds, so that the pulls of all
     arms are spread over the same period. With `moments`, the machine also needs the sums of the squares and
-    the smallest and the largest reward of each arm.
+    the smallest and the largest reward of each arm. With `against` (an arm), all arms are tried on the same
+    subjects, and the machine needs the moments of their differences from this arm.
     """
 
     arms: tuple[int, ...]
     times: int
     shares: tuple[int, ...] = ()
     moments: bool = False
+    against: int | None = None
 
     @property
     def each(self) -> tuple[int, ...]:

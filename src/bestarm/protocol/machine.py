@@ -71,6 +71,19 @@ def demand_rewards(name: str, pull: Pull, pulled: Pulled) -> None:
             raise IllegalEvent(f"{name}: the sum of {n} rewards must lie in [0, {n}]")
         if pull.moments and not _possible(n, s, pulled.squares[i], pulled.least[i], pulled.most[i]):
             raise IllegalEvent(f"{name}: no {n} rewards in [0, 1] have the moments of arm {i} in {pulled}")
+    _demand_pairs(name, pull, pulled)
+
+
+def _demand_pairs(name: str, pull: Pull, pulled: Pulled) -> None:
+    """Raise IllegalEvent unless the differences between arms fit their sums."""
+    if len(pulled.pairs) != (0 if pull.against is None else len(pull.arms)):
+        raise IllegalEvent(f"{name} expected the pairs of {pull}, got {pulled}")
+    if pull.against is None:
+        return
+    n, own = pulled.times, pulled.sums[pull.arms.index(pull.against)]
+    for total, pair in zip(pulled.sums, pulled.pairs, strict=True):
+        if len(pair) != 4 or not _possible(n, *pair) or abs(n + own - total - 2 * pair[0]) > 1e-9 * n:
+            raise IllegalEvent(f"{name}: no {n} pairs of rewards have the moments of {pulled}")
 
 
 def _possible(n: int, s: float, q: float, least: float, most: float) -> bool:

@@ -150,13 +150,12 @@ class Method:
         assert self.server is None
         return cast("type[PeerMachine]", self.client)
 
-    def variant(self, layout: Layout, options: Common | None) -> Method:
-        """The variant for a layout and its question, and for options: liars need other machines."""
-        if layout.question.kind != "anywhere":
+    def variant(self, question: str, several: bool, options: Common | None) -> Method:
+        """The variant for a question, for groups of several clients or not, and for options (liars)."""
+        if question != "anywhere":
             return self.asked or self
         if self.robust and options is not None and options.byzantine > 0:
             return self.robust
-        several = any(len(group.clients) > 1 for group in layout.groups)
         return self.grouped if several and self.grouped else self
 
     def __reduce__(self) -> tuple[Callable[[str, str], Method], tuple[str, str]]:
@@ -250,12 +249,19 @@ def unpacked(method: str | Common | None, keys: Mapping[str, Any]) -> tuple[str 
 
 def method_for(name: str, layout: Layout, options: Common | None = None) -> Method:
     """The variant of a method for a layout and its question, and for options."""
-    return method_named(name).variant(layout, options)
+    several = any(len(group.clients) > 1 for group in layout.groups)
+    return method_named(name).variant(layout.question.kind, several, options)
 
 
 def demand_answers(name: str, layout: Layout) -> None:
     """Raise InputError unless the method answers the question of a layout."""
     kind = layout.question.kind
+    if layout.paired and kind == "anywhere":
+        raise InputError(
+            'pair does not belong to question = "anywhere", which compares options of different sites',
+            expected='question = "overall", "each" or "control"',
+            fix='Add question = "overall", or leave out pair',
+        )
     if kind not in method_named(name).questions:
         able = [method.name for method in METHODS.values() if kind in method.questions]
         raise InputError(

@@ -92,8 +92,10 @@ def option_table(
     -------
     OptionTable or None
     """
+    if "question" not in problem or "cells" not in certificate["server"]:
+        return None
     layout, scale = Problem.layout_from_dict(problem)
-    if layout.question.kind == "anywhere" or "cells" not in certificate["server"]:
+    if layout.question.kind == "anywhere":
         return None
     cells = Cells.of(layout)
     count = np.asarray(certificate["server"]["cells"]["count"], dtype=np.float64)

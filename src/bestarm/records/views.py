@@ -8,7 +8,7 @@ from typing import Any
 from bestarm.problem.problem import Problem
 from bestarm.problem.question import Cells
 from bestarm.protocol.options import make
-from bestarm.protocol.registry import method_for, method_named
+from bestarm.protocol.registry import method_named
 from bestarm.protocol.trace import Certificate, Trace, View
 from bestarm.records.record import Record
 
@@ -47,9 +47,11 @@ def read_certificate(
     InputError
         If the method or an option is unknown.
     """
-    groups, layout = problem["groups"], Problem.layout_from_dict(problem)[0]
-    chosen = make(method_named(method).options, {**options, "delta": delta}, where="options")
-    return method_for(method, layout, chosen).trace(
+    groups, found = problem["groups"], method_named(method)
+    chosen = make(found.options, {**options, "delta": delta}, where="options")
+    several = any(len(group["clients"]) > 1 for group in groups)  # names are not checked here
+    question = (problem.get("question") or {}).get("question", "anywhere")
+    return found.variant(question, several, chosen).trace(
         Certificate(
             options=chosen,
             arms=tuple(len(group["arms"]) for group in groups),
@@ -74,10 +76,10 @@ def subject(problem: Mapping[str, Any], group: int, arm: int | None = None) -> s
     -------
     str
     """
-    layout, _ = Problem.layout_from_dict(problem)
-    if layout.question.kind != "anywhere":
-        return Cells.of(layout).options[group]
-    return layout.groups[group].name if arm is None else layout.arm(group, arm)
+    if (problem.get("question") or {}).get("question", "anywhere") != "anywhere":
+        return Cells.of(Problem.layout_from_dict(problem)[0]).options[group]
+    named = problem["groups"][group]  # a record may be forged: names are not checked here
+    return str(named["name"]) if arm is None else f"{named['name']}/{named['arms'][arm]}"
 
 
 def trace_of(record: Record) -> Trace:

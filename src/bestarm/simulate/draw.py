@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 import numpy as np
 
+from bestarm.problem.moments import of_values
+from bestarm.problem.pairs import subjects_of
 from bestarm.problem.problem import Problem
 from bestarm.protocol.events import Pull, Pulled
 from bestarm.util.seeds import stream
@@ -52,7 +55,20 @@ class Drawn:
             else:
                 rows.append([float(model.sums(rng, n, start))])
             self.made[client, a] = start + n
-        return Pulled.of(rows, times)
+        pulled = Pulled.of(rows, times)
+        return pulled if pull.against is None else self._paired(client, pull, pulled)
+
+    def _paired(self, client: int, pull: Pull, pulled: Pulled) -> Pulled:
+        """The rewards with the moments of their differences; all arms of the client move on together."""
+        assert pull.against is not None
+        models, end = self.problem.rewards[client], self.made[client, pull.against]
+        for a in range(len(models)):
+            self.made[client, a] = end
+        places = [*pull.arms, pull.against]
+        drawn = subjects_of([models[a] for a in places], end - pulled.times, pulled.times)
+        *own, champion = (np.asarray(values) for values in drawn)
+        pairs = [of_values((1.0 + champion - values) / 2.0).tolist() for values in own]
+        return replace(pulled, pairs=tuple((s, q, low, high) for s, q, low, high in pairs))
 
     def agrees(self, client: int, pull: Pull, pulled: Pulled | None) -> bool:
         """Whether these rewards from an earlier process match the next draws; if so, skip past them.
@@ -71,13 +87,15 @@ class Drawn:
                 self.streams[client, a] = stream(self.seed, client, a, made)
         if not known:
             return True
-        part = Pull(_at(known, pull.arms), pulled.times, _at(known, pull.shares), pull.moments)
+        shares = _at(known, pull.shares)
+        part = Pull(_at(known, pull.arms), pulled.times, shares, pull.moments, pull.against)
         wanted = Pulled(
             _at(known, pulled.sums),
             pulled.times,
             _at(known, pulled.squares),
             _at(known, pulled.least),
             _at(known, pulled.most),
+            _at(known, pulled.pairs),
         )
         return self.draw(client, part, pulled.times) == wanted
 

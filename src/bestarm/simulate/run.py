@@ -91,7 +91,10 @@ class Steps(ABC):
         pulled = self.source.draw(i, pull, times)
         if pulled is not None:
             self.total += pulled.times * pull.width
-            for a, share in zip(pull.arms, pull.each, strict=True):
+            each = dict(zip(pull.arms, pull.each, strict=True))
+            if pull.against is not None:  # a subject is used up for all arms
+                each = dict.fromkeys(self.left[i], 1)
+            for a, share in each.items():
                 if a in self.left[i]:
                     self.left[i][a] -= share * pulled.times
         return pulled

@@ -58,19 +58,23 @@ class Batch(msgspec.Struct, array_like=True, frozen=True):
     squares: tuple[float, ...] = ()
     least: tuple[float, ...] = ()
     most: tuple[float, ...] = ()
+    against: int | None = None
+    pairs: tuple[tuple[float, float, float, float], ...] = ()
 
     @classmethod
     def of(cls, client: int, pull: Pull, times: int, pulled: Pulled | None) -> Batch:
         """The batch of a pull that was to be carried out `times` times."""
         got = pulled or Pulled((), 0)
-        return cls(
-            client, pull.arms, times, got.sums, got.times, pull.shares, got.squares, got.least, got.most
-        )
+        moments = (got.squares, got.least, got.most)
+        asked = (client, pull.arms, times, got.sums, got.times, pull.shares)
+        return cls(*asked, *moments, pull.against, got.pairs)
 
     @property
     def pulled(self) -> Pulled | None:
         """What the client got."""
-        return Pulled(self.sums, self.given, self.squares, self.least, self.most) if self.given else None
+        if not self.given:
+            return None
+        return Pulled(self.sums, self.given, self.squares, self.least, self.most, self.pairs)
 
     @property
     def totals(self) -> Iterator[tuple[int, int, float]]:
@@ -82,7 +86,8 @@ class Batch(msgspec.Struct, array_like=True, frozen=True):
 
     def plain(self) -> tuple[object, ...]:
         """The fields that the journal needs."""
-        return msgspec.structs.astuple(self)[: None if self.squares else 6 if self.shares else 5]
+        fields = 11 if self.against is not None else 9 if self.squares else 6 if self.shares else 5
+        return msgspec.structs.astuple(self)[:fields]
 
 
 class Step(msgspec.Struct):

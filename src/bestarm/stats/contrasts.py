@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -250,6 +251,17 @@ def log_factor(bets: ContrastBets, up: Sums, down: Sums, *, coins: bool = False)
     return betting.log_mean_exp(log_wealths(bets, up, down, coins=coins), bets.weights)
 
 
+class PlayedBlock(Protocol):
+    """A block that was played, for ``lower_bound``."""
+
+    @property
+    def trials(self) -> tuple[int, ...]:
+        """The leading axes of its rewards."""
+
+    def log_wealths(self, weights: Sides, margin: ArrayLike) -> Floats:
+        """The logarithm of its factor for each of STAKES stakes, for bets on a lead of more than `margin`."""
+
+
 @dataclass(frozen=True)
 class Played:
     """A block of a contrast: the estimates before it, its pulls, and its rewards for bets on and against.
@@ -263,9 +275,21 @@ class Played:
     on: Sums
     against: Sums
 
+    @property
+    def trials(self) -> tuple[int, ...]:
+        return self.on.count.shape[:-1]
+
+    def log_wealths(self, weights: Sides, margin: ArrayLike) -> Floats:
+        share = Sides(share_of(weights.up, self.pulls.up), share_of(weights.down, self.pulls.down))
+        most = np.maximum(share.up.max(axis=-1), share.down.max(axis=-1))
+        largest = betting.CAP / (2.0 * most)  # no centre is outside [−1, 2]
+        grid = largest[..., None] * np.exp2(-0.5 * np.arange(STAKES))
+        centres = centres_of(self.means, self.pulls, weights, margin)
+        return log_wealths(ContrastBets(centres, share, grid, grid), self.on, self.against)
+
 
 def lower_bound(
-    blocks: Sequence[Played], weights: Sides, alpha: float, span: tuple[float, float] = (-1.0, 1.0)
+    blocks: Sequence[PlayedBlock], weights: Sides, alpha: float, span: tuple[float, float] = (-1.0, 1.0)
 ) -> Floats:
     """A lower bound on the lead of b over a, above it with probability at most alpha at any stopping time.
 
@@ -274,7 +298,7 @@ def lower_bound(
 
     Parameters
     ----------
-    blocks : sequence of Played
+    blocks : sequence of PlayedBlock
         All blocks in which the cells were pulled, in order; at least one.
     weights : Sides
         The weight of each cell.
@@ -287,7 +311,7 @@ def lower_bound(
     -------
     ndarray
     """
-    shape = blocks[0].on.count.shape[:-1]
+    shape = blocks[0].trials
     low, high = np.full(shape, span[0]), np.full(shape, span[1])
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
@@ -296,17 +320,9 @@ def lower_bound(
     return low
 
 
-def has_won(blocks: Sequence[Played], weights: Sides, alpha: float, lead: ArrayLike) -> NDArray[np.bool_]:
+def has_won(
+    blocks: Sequence[PlayedBlock], weights: Sides, alpha: float, lead: ArrayLike
+) -> NDArray[np.bool_]:
     """Whether the bets against a lead of at most `lead` have won 1/alpha: it is below the lower bound."""
-    logs = sum((_block_logs(block, weights, lead) for block in blocks), start=np.zeros(STAKES))
+    logs = sum((block.log_wealths(weights, lead) for block in blocks), start=np.zeros(STAKES))
     return np.asarray(betting.log_mean_exp(logs, 1.0 / STAKES) >= math.log(1.0 / alpha))
-
-
-def _block_logs(block: Played, weights: Sides, margin: ArrayLike) -> Floats:
-    """The logarithm of a block's factor for each stake, for bets on a lead of more than `margin`."""
-    share = Sides(share_of(weights.up, block.pulls.up), share_of(weights.down, block.pulls.down))
-    most = np.maximum(share.up.max(axis=-1), share.down.max(axis=-1))
-    largest = betting.CAP / (2.0 * most)  # no centre is outside [−1, 2]
-    grid = largest[..., None] * np.exp2(-0.5 * np.arange(STAKES))
-    centres = centres_of(block.means, block.pulls, weights, margin)
-    return log_wealths(ContrastBets(centres, share, grid, grid), block.on, block.against)

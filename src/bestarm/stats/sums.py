@@ -44,6 +44,11 @@ class Sums:
         """The rewards of some of the arms; `place` is an index of the arrays."""
         return Sums(*(np.asarray(part[place]) for part in self.parts))
 
+    def mirrored(self) -> Sums:
+        """The sums of 1 − x for these rewards x."""
+        squares = self.count - 2 * self.total + self.squares
+        return Sums(self.count, self.count - self.total, squares, 1.0 - self.most, 1.0 - self.least)
+
     @property
     def parts(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
         """All five numbers, in the order of the class."""

@@ -79,6 +79,11 @@ def _redrawn(problem: Problem) -> Problem:
     """The problem with recordings replaced by draws with replacement, whose means are known."""
     if not is_recorded(problem):
         return problem
+    if problem.layout.paired:
+        raise InputError(
+            "a plan draws the rewards of options independently, which pairs are not",
+            fix="Leave out pair for a plan; a run with pairs needs fewer rows if a subject's scores agree",
+        )
     rewards = tuple(
         tuple(tabulate(model.values) if isinstance(model, Recording) else model for model in row)
         for row in problem.rewards

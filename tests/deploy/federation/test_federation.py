@@ -596,9 +596,9 @@ def test_each_reward_source_serves_a_client_and_its_errors_reach_the_operator(tm
         "g-1": ("--arms", python),
         "g-2": ("--exec", f"{sys.executable} {tmp_path}/faulty.py"),
         "g-3": ("--http", f"http://127.0.0.1:{page.server_port}/?arm={{arm}}&times={{times}}"),
-        "h-1": ("--csv", str(tmp_path / "rows.csv")),
+        "h-1": ("--csv", str(tmp_path / "rows.csv"), "--rows", "resample"),
         "h-2": ("--csv", str(tmp_path / "short.csv"), "--rows", "once"),
-        "h-3": ("--csv", str(tmp_path / "rows.csv")),
+        "h-3": ("--csv", str(tmp_path / "rows.csv"), "--rows", "resample"),
     }
     federation = Processes(tmp_path / "f", case, linger=SECONDS)
     try:

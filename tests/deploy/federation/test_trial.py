@@ -65,7 +65,9 @@ def test_a_sound_client_is_told_so_and_no_journal_is_made(tmp_path, rows, capsys
     async def main():
         async with serving(tmp_path / "f", CASES["fisher"]) as (server, _):
             before = len(server.desk.journal), server.desk.refused.total()
-            tested = await asyncio.to_thread(trial, tmp_path / "f" / "clients" / "west-1", chosen(csv=rows))
+            tested = await asyncio.to_thread(
+                trial, tmp_path / "f" / "clients" / "west-1", chosen(csv=rows, rows="resample")
+            )
             assert (len(server.desk.journal), server.desk.refused.total()) == before, "nothing was sent"
             return tested
 
@@ -94,7 +96,7 @@ def test_a_test_in_the_middle_of_a_run_consumes_no_rows_and_leaves_the_journal_a
             before = digest(place)
             assert before
             once = await asyncio.to_thread(trial, place, chosen(csv=rows, rows="once"))
-            again = await asyncio.to_thread(trial, place, chosen(csv=rows))
+            again = await asyncio.to_thread(trial, place, chosen(csv=rows, rows="resample"))
             assert digest(place) == before
             return running.site.pulls, once, again
 
@@ -158,7 +160,7 @@ def test_rewards_in_between_are_a_problem_where_the_scenario_promises_coins(tmp_
 
 def test_a_broker_that_does_not_run_is_a_problem_of_its_own(place, rows, monkeypatch):
     monkeypatch.setattr(wires, "CONNECT_SECONDS", 0.5)
-    found = trial(place, chosen(csv=rows))
+    found = trial(place, chosen(csv=rows, rows="resample"))
     (bad,) = [finding for finding in found if not finding.ok]
     assert (bad.about, bad.trouble) == ("broker", "unreachable")
     assert "Start the server" in bad.fix
@@ -169,7 +171,7 @@ def test_keys_that_others_can_read_are_found(place, rows, monkeypatch):
     monkeypatch.setattr(wires, "CONNECT_SECONDS", 0.5)
     for name in ("client.key", "client.nk"):
         (place / name).chmod(0o644)
-    found = trial(place, chosen(csv=rows))
+    found = trial(place, chosen(csv=rows, rows="resample"))
     assert [finding.fix for finding in found] == [
         f"Run: chmod 600 {place / name}" for name in ("client.key", "client.nk")
     ]
@@ -190,11 +192,11 @@ def test_a_signing_key_that_the_server_does_not_know_and_a_lost_journal_are_foun
             await leave(server, tasks["west-1"])
             for path in place.glob("journal*"):
                 path.unlink()
-            lost = await asyncio.to_thread(trial, place, chosen(csv=rows))
+            lost = await asyncio.to_thread(trial, place, chosen(csv=rows, rows="resample"))
             (place / "client.key").unlink()
             Key.create(place / "client.key")
             monkeypatch.setattr(trials, "ANSWER_SECONDS", 1.0)  # there is no answer
-            unknown = await asyncio.to_thread(trial, place, chosen(csv=rows))
+            unknown = await asyncio.to_thread(trial, place, chosen(csv=rows, rows="resample"))
             return lost, unknown
 
     lost, unknown = asyncio.run(main())
@@ -212,7 +214,7 @@ def test_a_clock_that_is_behind_and_a_folder_that_is_read_only_are_found(place, 
     later = time.time() + 10_000
     os.utime(place / "client.json", (later, later))
     with read_only(place):
-        found = trial(place, chosen(csv=rows))
+        found = trial(place, chosen(csv=rows, rows="resample"))
     (clock,), (folder,) = about(found, "clock"), about(found, "folder")
     assert "newer than this computer's clock" in clock.what
     assert "can't be written" in folder.what
@@ -230,7 +232,9 @@ def test_a_revoked_key_and_another_federation_s_certificate_are_found(tmp_path, 
             other = await asyncio.to_thread(lambda: trial(stranger, chosen(csv=rows), url=url))
             files.revoke(folder, "west-1")
             await until(lambda: "west-1" not in server.desk.slots.roster.current)
-            mine = await asyncio.to_thread(trial, folder / "clients" / "west-1", chosen(csv=rows))
+            mine = await asyncio.to_thread(
+                trial, folder / "clients" / "west-1", chosen(csv=rows, rows="resample")
+            )
             return other, mine
 
     for found, why, fix in zip(
@@ -255,7 +259,9 @@ def test_a_client_that_has_not_heard_of_the_server_s_new_key_is_told_that_all_is
                 await until(lambda count=count: len(server.desk.servers) == count)
             await until(lambda: not server.publisher.pending)
             places = (folder / "clients" / "west-1", fresh)
-            return [await asyncio.to_thread(trial, place, chosen(csv=rows)) for place in places]
+            return [
+                await asyncio.to_thread(trial, place, chosen(csv=rows, rows="resample")) for place in places
+            ]
 
     west, _ = found = asyncio.run(main())
     for each in found:
@@ -276,7 +282,9 @@ def test_a_client_that_was_cut_off_is_told_that_the_operator_can_allow_it_again(
             with pytest.raises(Unreachable, match="refuses this key") as error:
                 await client(folder, case, "west-1").run()
             assert command in str(error.value)
-            return await asyncio.to_thread(trial, folder / "clients" / "west-1", chosen(csv=rows))
+            return await asyncio.to_thread(
+                trial, folder / "clients" / "west-1", chosen(csv=rows, rows="resample")
+            )
 
     (bad,) = [finding for finding in asyncio.run(main()) if not finding.ok]
     assert bad.about == "broker"
@@ -290,7 +298,9 @@ def test_a_second_process_is_bad_input_and_the_server_s_log_names_its_client(tmp
     async def main():
         async with serving(folder, case, ["west-1"]) as (server, _):
             await until(lambda: server.desk.next["west-1"])
-            found = await asyncio.to_thread(trial, folder / "clients" / "west-1", chosen(csv=rows))
+            found = await asyncio.to_thread(
+                trial, folder / "clients" / "west-1", chosen(csv=rows, rows="resample")
+            )
             await until(lambda: "a second connection with the key of west-1 was refused" in caplog.text)
             return found
 

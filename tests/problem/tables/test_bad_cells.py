@@ -58,7 +58,7 @@ def test_counts_are_whole_and_add_up(text, said, tmp_path):
 
 
 NAMED = {
-    "no column": (b"shop,banner,sale\ns,a,1\n", r"t.csv, line 1: there is no column.*Did you mean \"sale\"\?"),
+    "no column": (b"shop,banner,sale\ns,a,1\n", r"t.csv, line 1: there is no column.*you mean \"sale\"\?"),
     "semicolons": (b"shop;banner;sales\ns;a;1\n", r"this looks separated by \";\""),
     "empty": (b"", "the file is empty"),
     "UTF-16": ((HEAD + "s,a,1\n").encode("utf-16"), "this looks like UTF-16. Expected CSV in UTF-8. Save"),

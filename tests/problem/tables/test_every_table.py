@@ -71,16 +71,16 @@ def postgres(tmp_path_factory):
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=180,
         )
         assert done.returncode == 0, done.stderr
 
     run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-sync")
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
-    run("pg_ctl", "-w", "-l", str(folder / "log"), "-o", options, "start")
+    run("pg_ctl", "-w", "-t", "120", "-l", str(folder / "log"), "-o", options, "start")
     yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
-    run("pg_ctl", "-m", "immediate", "stop")
-    shutil.rmtree(folder / "db")
+    run("pg_ctl", "-w", "-t", "120", "-m", "fast", "stop")
+    shutil.rmtree(folder / "db", ignore_errors=True)
 
 
 def written(kind, table, folder):

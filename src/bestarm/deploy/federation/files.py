@@ -210,6 +210,7 @@ def init(
         what = "the folder is not empty" if folder.is_dir() else "this is a file"
         raise InputError(what, where=str(folder), expected="a new or empty folder")
     _demand_broker(host, port, spare, url, ca, replicas)
+    public = without_means(problem)
     trusted = authorities(ca)
     with _new(folder):
         if url is None:
@@ -220,7 +221,7 @@ def init(
             run=secrets.token_bytes(RUN_BYTES),
             method=method,
             keys=dataclasses.asdict(options),
-            problem=without_means(problem),
+            problem=public,
             server=Key.create(folder / "server.key").public,
             url=url or f"tls://{bracketed(host)}:{port or free_port()}",
         )

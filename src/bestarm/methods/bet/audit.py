@@ -74,8 +74,9 @@ def repeat(client: Listener, part: Mapping[str, Any], server: Broadcaster) -> It
             if "stop" in row:
                 tell(Stop("budget"))
                 continue
-            moments = (tuple(row[c]) for c in ("squares", "least", "most") if c in row)
-            tell(Pulled(tuple(row["sums"]), row["times"], *moments))
+            moments = {c: tuple(row[c]) for c in ("squares", "least", "most") if c in row}
+            pairs = tuple((s, q, low, high) for s, q, low, high in row.get("pairs", ()))
+            tell(Pulled(tuple(row["sums"]), row["times"], **moments, pairs=pairs))
         for down in downs:
             tell(Received(SERVER, down))
     except (IllegalEvent, StopIteration):

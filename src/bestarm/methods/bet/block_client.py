@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.methods.bet.batches import as_sums, note_batch, spread
+from bestarm.methods.bet.batches import as_pairs, as_sums, note_batch, spread
 from bestarm.methods.bet.blocks import Blocks, wire_of
 from bestarm.methods.bet.options import Bet
 from bestarm.methods.bet.uplink import MOST_SUPPLY
@@ -23,6 +23,7 @@ class BlockClient(ServedClient[Message]):
     """The base class of a client of Fed-Bet, for single clients and for groups."""
 
     fresh: Sums  # the rewards of the open block
+    met: Sums  # in a paired layout, how its arms compare with the one of `reference`
     asked: Pull | None  # the outstanding pull
 
     def __init__(self, layout: Layout, name: str, options: Bet) -> None:
@@ -32,6 +33,7 @@ class BlockClient(ServedClient[Message]):
         self.binary = layout.groups[self.group].binary
         self.pulls = self.first_pulls = 0
         self.told_supply: list[int | None] = []
+        self.reference: int | None = None  # in a paired layout, the arm that others are compared with
         self.supply = np.full(self.arms, MOST_SUPPLY)  # rewards that each arm still has
         self.heard = 0  # messages of the server
         self.batches: list[dict[str, Any]] = []
@@ -76,7 +78,7 @@ class BlockClient(ServedClient[Message]):
         dear = budget is not None and self.pulls + int(missing.sum()) > budget
         if self.spent or dear or (missing > self.supply).any():
             return self._stop()
-        self.asked = spread(missing, moments=not self.binary)
+        self.asked = spread(missing, moments=not self.binary, against=self.reference)
         self._enter("pulling")
         return [self.asked]
 
@@ -86,7 +88,11 @@ class BlockClient(ServedClient[Message]):
         new = as_sums(self.arms, self.asked, event)
         self.fresh = self.fresh.plus(new)
         made = int(new.count.sum())
-        self.supply -= new.count.astype(np.int64)
+        used = new.count.astype(np.int64)
+        if self.asked.against is not None:
+            self.met = self.met.plus(as_pairs(self.arms, self.asked, event))
+            used[:] = event.times  # a subject is used up for all arms
+        self.supply -= used
         self.pulls += made
         self.first_pulls += made * self._first
         note_batch(self.batches, self.heard, self.asked, event, **self._block)

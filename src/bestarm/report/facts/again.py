@@ -42,9 +42,13 @@ class _Watched:
 
 
 def traces_again(problem: Problem, record: Record) -> tuple[TraceFacts, ...] | None:
-    """The history of every arm's sums, from a rerun; None unless the rerun gives the same record."""
+    """The history of every arm's sums, from a rerun; None unless the rerun gives the same record.
+
+    None also for questions about several sites, whose lines are about options, not about a group's arms.
+    """
     work = max(record.rounds, 1) * len(problem.layout.clients)
-    if record.seed is None or record.interrupted or work > MOST_AGAIN:
+    by_option = problem.layout.question.kind != "anywhere"
+    if record.seed is None or record.interrupted or work > MOST_AGAIN or by_option:
         return None
     _, _, options = prepare(problem, record.method, {**record.options, "delta": record.delta})
     liars = [Adversary(**keys) for keys in record.adversaries]

@@ -40,10 +40,12 @@ class Client(BlockClient[Plan | End]):
         self.sent: list[Part | Stopped] = []
         self.arms_of: list[list[int]] = []  # the arms that each message reports on
         self.announced = self.course.n1  # pulls after all blocks that were announced
-        self.waiting: deque[tuple[int, Ints]] = deque()  # blocks that are announced and not begun
+        # Blocks that are announced and not begun: pulls before them, their pulls, and the reference.
+        self.waiting: deque[tuple[int, Ints, int | None]] = deque()
         self.n, self.pulls_due = 0, self._own(self.course.first())
         self.playing = bool(self.pulls_due.any())
-        self.fresh = Sums.none(self.arms)
+        self.reference = self.course.references(())[self.index]
+        self.fresh, self.met = Sums.none(self.arms), Sums.none(self.arms)
         self.asked = None
 
     @property
@@ -62,12 +64,13 @@ class Client(BlockClient[Plan | End]):
             return self._ask(missing)
         actions: list[Action] = []
         if self.playing:
-            part = Part.of(self.fresh, self.n, self.own_wire, self.binary, self.supply)
+            met = None if self.reference is None else (self.met, self.reference)
+            part = Part.of(self.fresh, self.n, self.own_wire, self.binary, self.supply, met)
             actions.append(self._say(part))
             self.playing = False
         while self.waiting and not self.playing:
-            self.n, self.pulls_due = self.waiting.popleft()
-            self.fresh = Sums.none(self.arms)
+            self.n, self.pulls_due, self.reference = self.waiting.popleft()
+            self.fresh, self.met = Sums.none(self.arms), Sums.none(self.arms)
             self.playing = bool(self.pulls_due.any())
         if self.playing:
             return [*actions, *self._ask(self.pulls_due)]
@@ -100,8 +103,9 @@ class Client(BlockClient[Plan | End]):
         self.heard += 1
         step = self.blocks.step(self.announced) if message.step is None else message.step
         steps = self.course.steps(step) if message.steps is None else np.array(message.steps)
-        pulls = self._own(self.course.pulls(message.stands(self.course), step, steps)[0])
-        self.waiting.append((self.announced, pulls))
+        stands = message.stands(self.course)
+        pulls = self._own(self.course.pulls(stands, step, steps)[0])
+        self.waiting.append((self.announced, pulls, self.course.references(stands)[self.index]))
         self.announced += step
         if self.playing or self.spent:  # it plays blocks in order
             return []

@@ -69,6 +69,23 @@ class Course:
         spread = np.where(offers, np.sqrt(variance), 0.0).sum(axis=-1) / offers.sum(axis=-1)
         return np.asarray(self.weights * spread)
 
+    def references(self, stands: Sequence[Stand | None]) -> list[int | None]:
+        """The arm of each client that its others are compared with, in a paired layout with one trial.
+
+        Without stands, before the first bets, it is the control or the first arm.
+        """
+        found: list[int | None] = [None] * self.clients
+        if not self.layout.paired:
+            return found
+        control = self.question.control
+        for i, place in enumerate(self.cells.place):
+            found[i] = 0 if control is None else place.index(self.cells.options.index(control))
+        for stand, clients in zip(stands, self.members, strict=False):
+            for i in clients.tolist():
+                champion = None if stand is None else int(stand.champion[0])
+                found[i] = None if champion is None else self.cells.place[i].index(champion)
+        return found
+
     def pulls(self, stands: Sequence[Stand | None], step: int, steps: Ints) -> Ints:
         """The pulls of each cell: (trials, clients, options). A race without a stand is over.
 

@@ -19,6 +19,7 @@ from bestarm.problem.question import Cells, Question
 from bestarm.protocol.decisions import Floats, Ints, Mask
 from bestarm.stats import betting, contrasts
 from bestarm.stats.contrasts import Sides
+from bestarm.stats.pairs import paired_bets, paired_log_factor
 from bestarm.stats.sums import Sums
 
 MOST_TERMS = 1 << 15  # of one evaluation, so that they fit in the CPU cache: pairs × clients × stakes
@@ -28,17 +29,54 @@ OPEN, BETTER, WORSE, WITHIN = range(4)  # the claims about an option and the con
 
 
 @dataclass(frozen=True)
+class Pairs:
+    """Y = (1 + X_reference − X_option)/2 of a block's subjects, (trials, clients, options).
+
+    `reference` is an option for each trial and client; −1 if the client has no subjects in the block. `unit`
+    is how much larger than `fresh.total` the true sum may be. `coins`: the clients with 0/1 rewards.
+    """
+
+    reference: Ints
+    fresh: Sums
+    unit: Floats
+    coins: Mask
+
+    def on(self, trial: Ints, clients: Ints, b: Ints, a: Ints) -> Sums:
+        """Y of option b and option a, one of which is the reference: no rounding can help the gambler."""
+        up, place = self.fresh.at((trial, clients, a)), (trial, clients, b)
+        count, total, squares, least, most = self.fresh.at(place).parts
+        unit = self.unit[place]
+        down = Sums(count, total + unit, squares + 2 * unit, least, most).mirrored()
+        ahead = self.reference[trial, clients] == b
+        return Sums(*(np.where(ahead, *both) for both in zip(up.parts, down.parts, strict=True)))
+
+    def add_to(self, met: Sums) -> None:
+        """Add these pairs to those of all (trials, clients, options b, options a), both ways round."""
+        trials, clients = self.reference.shape
+        t, i = np.arange(trials)[:, None], np.arange(clients)
+        mirror = self.fresh.mirrored()
+        for place, new in (
+            ((t, i, self.reference), self.fresh),
+            ((t, i, slice(None), self.reference), mirror),
+        ):
+            for part, value in zip(met.parts, met.at(place).plus(new).parts, strict=True):
+                part[place] = value
+
+
+@dataclass(frozen=True)
 class Block:
     """A closed block: the pulls of each cell, and its rewards, (trials, clients, options).
 
     `unit` is how much larger than `fresh.total` the true sum of a cell may be, because of rounding. The
-    squares are rounded up, the smallest reward down and the largest up. `coins`: all rewards are 0/1.
+    squares are rounded up, the smallest reward down and the largest up. `coins`: all rewards are 0/1. `pairs`
+    are those of a paired layout.
     """
 
     pulls: Ints
     fresh: Sums
     unit: Floats
     coins: bool = False
+    pairs: Pairs | None = None
 
     def up(self, place: tuple[Ints, ...]) -> Sums:
         """The rewards of some cells for bets on them: no rounding can help the gambler."""
@@ -58,6 +96,17 @@ class Stand:
     inside: Mask  # (trials, options)
     champion: Ints  # (trials,)
     ratio: Ints  # (trials,)
+
+
+@dataclass(frozen=True)
+class Before:
+    """The rewards of closed blocks; in a paired layout also Y of options b and a that met.
+
+    `met` is (trials, clients, options b, options a).
+    """
+
+    sums: Sums
+    met: Sums | None = None
 
 
 class Race(Protocol):
@@ -87,7 +136,7 @@ class Race(Protocol):
     def stand(self, sums: Sums) -> Stand:
         """Who plays the next block, from the rewards of closed blocks."""
 
-    def close(self, before: Sums, block: Block, stand: Stand, n: int) -> None:
+    def close(self, before: Before, block: Block, stand: Stand, n: int) -> None:
         """Update the wealths by a block that was played as `stand` says, after the rewards `before`.
 
         `n`: the pulls before it of a cell that was never the champion's.
@@ -106,7 +155,7 @@ def values(sums: Sums, weights: Floats, clients: Ints) -> tuple[Floats, Floats]:
 def log_factors(
     weights: Floats,
     clients: Ints,
-    before: Sums,
+    before: Before,
     block: Block,
     pairs: tuple[Ints, Ints, Ints],
     stakes: int,
@@ -122,9 +171,15 @@ def log_factors(
     for start in range(0, len(found), size):
         t, b, a = (part[start : start + size, None] for part in pairs)
         up, down = (t, clients[None], b), (t, clients[None], a)
+        past = (before.sums.at(up), before.sums.at(down))
+        if block.pairs is not None and before.met is not None:
+            met = before.met.at((t, clients[None], b, a))
+            paired = paired_bets(*past, met, block.pulls[down], weights[down[1:]], stakes, margin)
+            new = block.pairs.on(t, clients[None], b, a)
+            found[start : start + size] = paired_log_factor(paired, new, block.pairs.coins[clients])
+            continue
         bets = contrasts.contrast_bets(
-            before.at(up),
-            before.at(down),
+            *past,
             Sides.of(block.pulls[up], block.pulls[down]),
             Sides(weights[up[1:]], weights[down[1:]]),
             stakes,
@@ -190,7 +245,7 @@ class BestRace:
         rivals = np.maximum(self.inside.sum(axis=1) - 1, 0)
         return Stand(self.inside.copy(), champion, bet_decisions.ratio(rivals))
 
-    def close(self, before: Sums, block: Block, stand: Stand, n: int) -> None:
+    def close(self, before: Before, block: Block, stand: Stand, n: int) -> None:
         rivals = self.inside & stand.inside & played(block.pulls, self.weights, self.clients)
         rivals[np.arange(len(rivals)), stand.champion] = False
         rivals[self.over] = False
@@ -231,14 +286,14 @@ class TrimmedRace(BestRace):
         rivals = np.maximum(self.inside.sum(axis=1) - 1, 0)
         return Stand(self.inside.copy(), champion, bet_decisions.ratio(rivals))
 
-    def close(self, before: Sums, block: Block, stand: Stand, n: int) -> None:
+    def close(self, before: Before, block: Block, stand: Stand, n: int) -> None:
         rivals = self.inside & stand.inside & played(block.pulls, self.weights, self.clients)
         rivals[np.arange(len(rivals)), stand.champion] = False
         rivals[self.over] = False
         trial, rival = np.nonzero(rivals)
         size = max(1, MOST_TERMS // (len(self.clients) * TRIMMED_STAKES))
         for start in range(0, len(trial), size):
-            self._add(before, block, stand, trial[start : start + size], rival[start : start + size])
+            self._add(before.sums, block, stand, trial[start : start + size], rival[start : start + size])
         most = np.sort(self.logs[rivals], axis=-2)[..., : self.logs.shape[-2] - self.faults, :]
         g = np.arange(TRIMMED_STAKES)
         weights = 1.0 / ((g + 1.0) * (g + 2.0))
@@ -313,7 +368,7 @@ class ControlRace:
         inside[:, self.control] = True
         return Stand(inside, np.full(len(inside), self.control), ratio)
 
-    def close(self, before: Sums, block: Block, stand: Stand, n: int) -> None:
+    def close(self, before: Before, block: Block, stand: Stand, n: int) -> None:
         plays = self.inside & stand.inside & played(block.pulls, self.weights, self.clients)
         trial, option = np.nonzero(plays)
         control = np.full(len(option), self.control)

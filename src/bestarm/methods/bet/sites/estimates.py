@@ -16,7 +16,8 @@ from bestarm.methods.bet.sites.ledger import Ledger
 from bestarm.protocol.decisions import Ints
 from bestarm.protocol.verdict import Answer, Verdict
 from bestarm.stats import betting, contrasts
-from bestarm.stats.contrasts import Played, Sides
+from bestarm.stats.contrasts import Played, PlayedBlock, Sides
+from bestarm.stats.pairs import PlayedPairs
 from bestarm.stats.sums import Sums
 
 Closed = tuple[Block, list[Stand | None], int]
@@ -88,9 +89,16 @@ def _bound(
     span: tuple[float, float],
 ) -> float:
     """A lower bound on the lead of the first option of a pair; without one of them, on ± a value."""
-    nothing, blocks = Sums.none(len(cells)), list[Played]()
+    nothing, blocks = Sums.none(len(cells)), list[PlayedBlock]()
     before = [nothing, nothing]
     for block, _, _ in closed:
+        b, a = pair
+        if block.pairs is not None and b is not None and a is not None:
+            first = np.zeros_like(cells)
+            met = block.pairs.on(first, cells, np.full_like(cells, b), np.full_like(cells, a))
+            if (met.count > 0).all():
+                blocks.append(PlayedPairs(met, block.pairs.coins[cells]))
+            continue
         rewards = [
             nothing if k is None else view((np.zeros_like(cells), cells, np.full_like(cells, k)))
             for k, view in zip(pair, (block.up, block.down), strict=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bestarm.methods.bet.sites.course import Course
-from bestarm.methods.bet.sites.decisions import Block, Race, Stand, races_of
+from bestarm.methods.bet.sites.decisions import Before, Block, Race, Stand, races_of
 from bestarm.protocol.decisions import Floats, Mask
 from bestarm.stats.sums import Sums
 
@@ -24,6 +24,8 @@ class Ledger:
         self.races: list[Race] = races_of(course.cells, course.question, course.options, present, trials)
         shape = (trials, course.clients, course.number)
         self.sums = Sums.none(shape)
+        # In a paired layout: how the options that were compared with each other did.
+        self.met = Sums.none((*shape, course.number)) if course.layout.paired else None
         self.rounded: Floats = np.zeros(shape)  # how much larger than its sum the true one may be
         self.n = 0  # pulls of a cell that was never the champion's, at a client of average weight
 
@@ -34,7 +36,11 @@ class Ledger:
 
     def stands(self) -> list[Stand]:
         """Who plays the next block, in each race."""
-        return [race.stand(self.sums) for race in self.races]
+        found = [race.stand(self.sums) for race in self.races]
+        if self.course.layout.paired:  # the i-th pull of every option is the same subject
+            for stand in found:
+                stand.ratio = np.ones_like(stand.ratio)
+        return found
 
     def close(self, block: Block, stands: Sequence[Stand | None], step: int) -> None:
         """Add a block of `step` pulls. Without stands, these are the first pulls."""
@@ -42,7 +48,9 @@ class Ledger:
             race.begin(block)
         for race, stand in zip(self.races, stands, strict=False):
             if stand is not None:
-                race.close(self.sums, block, stand, self.n)
+                race.close(Before(self.sums, self.met), block, stand, self.n)
         self.sums = self.sums.plus(block.fresh)
         self.rounded += block.unit
+        if self.met is not None and block.pairs is not None:
+            block.pairs.add_to(self.met)
         self.n += step

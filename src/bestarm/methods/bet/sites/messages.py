@@ -6,7 +6,7 @@ messages of one sender arrive in order, so that no block has a number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ from bestarm.methods.bet.levels import (
     report_precision,
 )
 from bestarm.methods.bet.sites.course import Course
-from bestarm.methods.bet.sites.decisions import Block, Stand
+from bestarm.methods.bet.sites.decisions import Block, Pairs, Stand
 from bestarm.methods.bet.uplink import MOST_SUPPLY
 from bestarm.protocol.codec import Malformed, Reader, Writer, width_of
 from bestarm.protocol.decisions import Floats, Ints, Mask
@@ -158,6 +158,8 @@ def decode_down(data: bytes, wire: Wire) -> Plan | End:
         step = r.gamma(MOST_SUPPLY) if wire.finite else None
         steps = tuple(r.gamma(MOST_SUPPLY) for _ in range(course.clients)) if wire.tells_steps else None
         message = Plan(legs, step, steps)
+        if course.layout.paired and any(leg is not None and leg.ratio > 1 for leg in legs):
+            raise Malformed("several pulls of the champion for each subject")
     canonical(data, message.encode(wire))
     return message
 
@@ -220,19 +222,33 @@ def _widths(count: int, bits: int, binary: bool) -> tuple[int, ...]:
 class Part:
     """A client's rewards in a block: a report of each of its options that was pulled, in their order.
 
-    `supply`: the fewest rewards that one of these options still has, if they may run out.
+    `supply`: the fewest rewards that one of these options still has, if they may run out. `pairs`: in a
+    paired layout, a report of Y = (1 + X_reference − X)/2 for each option but the reference. For 0/1 rewards
+    it is the number of subjects for which only the reference has a 1, which determines Y's moments.
     """
 
     reports: tuple[Report, ...]
     supply: int | None = None
+    pairs: tuple[Report, ...] = ()
 
     @staticmethod
-    def of(fresh: Sums, n: int, wire: Wire, binary: bool, supply: Ints) -> Part:
-        """The part of a client with these rewards of its arms."""
+    def of(
+        fresh: Sums, n: int, wire: Wire, binary: bool, supply: Ints, met: tuple[Sums, int] | None = None
+    ) -> Part:
+        """The part of a client with these rewards of its arms; `met`: Y, and the arm of the reference."""
         bits, pulled = precision(n, wire.course.clients), np.flatnonzero(fresh.count)
         rows = [[float(part[arm]) for part in fresh.parts] for arm in pulled.tolist()]
         reports = tuple(Report.of(int(count), bits, sums, binary) for count, *sums in rows)
-        return Part(reports, int(supply[pulled].min()) if wire.finite else None)
+        pairs = () if met is None else tuple(_pair_reports(*met, bits, binary))
+        return Part(reports, int(supply[pulled].min()) if wire.finite else None, pairs)
+
+
+def _pair_reports(met: Sums, reference: int, bits: int, binary: bool) -> Iterator[Report]:
+    for arm in np.flatnonzero(met.count).tolist():
+        count, total, squares, *ends = (float(part[arm]) for part in met.parts)
+        if arm != reference:
+            wins = 2 * squares - total  # each Y of 1 counts 1, and those of 0 and ½ count 0
+            yield Report.of(int(count), bits, (wins if binary else total, squares, *ends), binary)
 
 
 def encode(message: Part | Stopped, wire: Wire) -> tuple[bytes, int]:
@@ -241,14 +257,16 @@ def encode(message: Part | Stopped, wire: Wire) -> tuple[bytes, int]:
     if wire.stoppable:
         w.flag(isinstance(message, Stopped))
     if isinstance(message, Part):
-        for report in message.reports:
+        for report in (*message.reports, *message.pairs):
             report.write(w)
         if message.supply is not None:
             w.gamma(message.supply + 1)
     return w.payload(), w.bits
 
 
-def decode(data: bytes, wire: Wire, pulls: Ints, n: int, binary: bool) -> tuple[Part | Stopped, int]:
+def decode(
+    data: bytes, wire: Wire, pulls: Ints, n: int, binary: bool, reference: int | None = None
+) -> tuple[Part | Stopped, int]:
     """Decode a client's message about a block after n pulls; `pulls` are those of its arms in it."""
     r = Reader(data)
     message: Part | Stopped
@@ -257,8 +275,24 @@ def decode(data: bytes, wire: Wire, pulls: Ints, n: int, binary: bool) -> tuple[
     else:
         bits = precision(n, wire.course.clients)
         reports = tuple(Report.read(r, count, bits, binary) for count in pulls.tolist() if count)
-        message = Part(reports, r.gamma(MOST_SUPPLY + 1) - 1 if wire.finite else None)
+        pairs = () if reference is None else tuple(_read_pairs(r, reports, pulls, reference, binary))
+        message = Part(reports, r.gamma(MOST_SUPPLY + 1) - 1 if wire.finite else None, pairs)
     return message, canonical(data, encode(message, wire))
+
+
+def _read_pairs(
+    r: Reader, reports: Sequence[Report], pulls: Ints, reference: int, binary: bool
+) -> Iterator[Report]:
+    place = int((pulls[:reference] > 0).sum())  # of the reference among the arms that were pulled
+    own = reports[place]
+    for i, other in enumerate(reports):
+        if i == place:
+            continue
+        found = Report.read(r, other.count, other.bits, binary)
+        (ones, *_), (others, *_), (wins, *_) = own.levels, other.levels, found.levels
+        if binary and not max(0, ones - others) <= wins <= min(ones, other.count - others):
+            raise Malformed(f"{wins} wins, which {ones} and {others} ones can't have")
+        yield found
 
 
 def told(fresh: Sums, bits: int, binary: Mask) -> tuple[Sums, Floats]:
@@ -279,7 +313,9 @@ def told(fresh: Sums, bits: int, binary: Mask) -> tuple[Sums, Floats]:
     return sums, np.asarray(np.where(coins, 0.0, count * 2.0**-bits))
 
 
-def block_of(parts: Sequence[Part | None], pulls: Ints, course: Course) -> Block:
+def block_of(
+    parts: Sequence[Part | None], pulls: Ints, course: Course, references: Sequence[int | None] = ()
+) -> Block:
     """The block that consists of these parts, with one trial; a client without a part has no rewards."""
     shape = (1, course.clients, course.number)
     fresh, unit = Sums.none(shape), np.zeros(shape)
@@ -288,18 +324,9 @@ def block_of(parts: Sequence[Part | None], pulls: Ints, course: Course) -> Block
             continue
         options = [k for k in course.cells.place[i] if pulls[i, k]]
         for k, report in zip(options, part.reports, strict=True):
-            fresh.count[0, i, k] = report.count
-            coins = len(report.levels) == 1
-            fresh.total[0, i, k] = fresh.squares[0, i, k] = report.levels[0]
-            fresh.least[0, i, k], fresh.most[0, i, k] = 0.0, 1.0
-            if not coins:
-                mean, second, least, most = report.levels
-                fresh.total[0, i, k] = report.count * floored(mean, report.bits)
-                fresh.squares[0, i, k] = report.count * ceiled(second, report.bits)
-                fresh.least[0, i, k] = floored(least, LEAST_BITS)
-                fresh.most[0, i, k] = ceiled(most, LEAST_BITS)
-                unit[0, i, k] = report.count * 2.0**-report.bits
-    return Block(pulls[None], fresh, unit, course.coins)
+            _read(report, fresh, unit, (0, i, k))
+    pairs = _pairs_of(parts, pulls, course, references, fresh) if course.layout.paired else None
+    return Block(pulls[None], fresh, unit, course.coins, pairs)
 
 
 def fill(block: Block, i: int) -> None:
@@ -308,6 +335,46 @@ def fill(block: Block, i: int) -> None:
     fresh.count[0, i], fresh.total[0, i], fresh.squares[0, i] = pulls, 0.0, 0.0
     fresh.least[0, i], fresh.most[0, i] = np.where(pulls > 0, 0.0, 1.0), np.where(pulls > 0, 1.0, 0.0)
     block.unit[0, i] = pulls
+
+
+def _read(report: Report, fresh: Sums, unit: Floats, cell: tuple[int, int, int]) -> None:
+    """Enter a report in the sums of a block."""
+    fresh.count[cell] = report.count
+    fresh.total[cell] = fresh.squares[cell] = report.levels[0]
+    fresh.least[cell], fresh.most[cell] = 0.0, 1.0
+    if len(report.levels) > 1:
+        mean, second, least, most = report.levels
+        fresh.total[cell] = report.count * floored(mean, report.bits)
+        fresh.squares[cell] = report.count * ceiled(second, report.bits)
+        fresh.least[cell] = floored(least, LEAST_BITS)
+        fresh.most[cell] = ceiled(most, LEAST_BITS)
+        unit[cell] = report.count * 2.0**-report.bits
+
+
+def _pairs_of(
+    parts: Sequence[Part | None],
+    pulls: Ints,
+    course: Course,
+    references: Sequence[int | None],
+    rewards: Sums,
+) -> Pairs:
+    """The pairs of a block; `rewards` are those of its cells."""
+    met, unit = Sums.none(rewards.count.shape), np.zeros(rewards.count.shape)
+    named, coins = np.full((1, course.clients), -1), np.zeros(course.clients, dtype=bool)
+    for i, (part, reference) in enumerate(zip(parts, references, strict=True)):
+        coins[i] = course.layout.groups[int(course.cells.site[i])].binary
+        if part is None or reference is None:
+            continue
+        b = named[0, i] = course.cells.place[i][reference]
+        options = [k for k in course.cells.place[i] if pulls[i, k] and k != b]
+        for k, report in zip(options, part.pairs, strict=True):
+            cell = (0, i, k)
+            _read(report, met, unit, cell)
+            if coins[i]:
+                lead = rewards.total[0, i, b] - rewards.total[cell]
+                met.total[cell] = (report.count + lead) / 2
+                met.squares[cell] = (report.levels[0] + met.total[cell]) / 2
+    return Pairs(named, met, unit, coins)
 
 
 def part_bits(wire: Wire, pulls: Ints, n: int, binary: Mask) -> Ints:

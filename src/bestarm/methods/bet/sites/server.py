@@ -43,6 +43,7 @@ class OpenBlock:
     stands: list[Stand | None] = field(default_factory=list)
     parts: dict[int, Part] = field(default_factory=dict)
     filled: bool = False  # closed without the parts that are missing
+    references: list[int | None] = field(default_factory=list)  # the arm of each client, see Course
 
     def waits_for(self, i: int) -> bool:
         return bool(self.pulls[i].any()) and i not in self.parts
@@ -61,7 +62,7 @@ class Server(RoundServer):
         self.present = np.ones(len(layout.clients), dtype=bool)
         self.ledger = Ledger(self.course, self.present)
         self.closed: list[tuple[Block, list[Stand | None], int]] = []
-        first = OpenBlock(0, self.course.n1, self.course.first())
+        first = OpenBlock(0, self.course.n1, self.course.first(), references=self.course.references(()))
         self.open: deque[OpenBlock] = deque([first])
         self.due: list[deque[OpenBlock]] = [deque([first]) for _ in layout.clients]  # parts to come, in order
         self.out = np.zeros(len(layout.clients), dtype=bool)  # proven faulty, or makes no more pulls
@@ -112,7 +113,8 @@ class Server(RoundServer):
             raise Malformed("a part of a block that was not announced, or a second one")
         block = self.due[i].popleft()
         own = block.pulls[i, list(self.course.cells.place[i])]
-        message, bits = decode(data, self.own_wire, own, block.n, self.binary[i])
+        reference = block.references[i]
+        message, bits = decode(data, self.own_wire, own, block.n, self.binary[i], reference)
         self.bits_up += bits
         if isinstance(message, Stopped):
             return self._lose(i, "budget")
@@ -175,7 +177,7 @@ class Server(RoundServer):
     def _close(self, block: OpenBlock) -> None:
         """Add a block to the ledger, and a row to the certificate. Its intervals are illustrative only."""
         parts = [block.parts.get(i) if self.present[i] else None for i in range(len(self.present))]
-        found = block_of(parts, block.pulls, self.course)
+        found = block_of(parts, block.pulls, self.course, block.references)
         for i in np.flatnonzero(self.present).tolist():
             if block.waits_for(i):
                 fill(found, i)
@@ -239,7 +241,7 @@ class Server(RoundServer):
         plan = Plan.of(course, stands, over, told, steps if self.own_wire.tells_steps else None)
         played = plan.stands(course)
         pulls = course.pulls(played, step, steps)[0]
-        block = OpenBlock(n, step, pulls, played)
+        block = OpenBlock(n, step, pulls, played, references=course.references(played))
         self.open.append(block)
         for due in self.due:
             due.append(block)
