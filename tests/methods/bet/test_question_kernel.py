@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -106,5 +108,14 @@ def test_the_first_pulls_of_three_options_or_at_one_client_are_no_bets():
     for sites, options in ((5, 3), (1, 2)):
         groups = {f"s{j}": {f"o{k}": 0.5 for k in range(options)} for j in range(sites)}
         course = Course(ba.Problem.from_rewards(groups).asking("overall").layout, Bet())
-        (race,) = Ledger(course, np.ones(sites, dtype=bool)).races
-        assert race.openers == ()
+        assert Ledger(course, np.ones(sites, dtype=bool)).openers == [()]
+
+
+def test_the_first_pulls_are_no_bets_if_options_share_their_subjects_or_sites_may_lie():
+    groups = {f"s{j}": {"x": 0.5, "y": 0.5} for j in range(5)}
+    layout, everyone = ba.Problem.from_rewards(groups).asking("overall").layout, np.ones(5, dtype=bool)
+    assert Ledger(Course(layout, Bet()), everyone).openers == [((0, 1), (1, 0))]
+    assert Ledger(Course(dataclasses.replace(layout, paired=True, finite=True), Bet()), everyone).openers == [
+        ()
+    ]
+    assert Ledger(Course(layout, Bet(byzantine=1)), everyone).openers == [()]

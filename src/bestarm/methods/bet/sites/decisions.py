@@ -25,6 +25,7 @@ from bestarm.stats.sums import Sums
 MOST_TERMS = 1 << 15  # of one evaluation, so that they fit in the CPU cache: pairs × clients × stakes
 TRIMMED_STAKES = 32  # where sites may lie, the grid has to reach small leads from the start
 FIRST_STAKES, FIRST_LEAD = 12, 0.05  # of bets on the first pulls; a lead that is worth a bet unseen
+Openers = tuple[tuple[int, int], ...]
 OPEN, BETTER, WORSE, WITHIN = range(4)  # the claims about an option and the control
 
 
@@ -126,13 +127,6 @@ class Race(Protocol):
     def over(self) -> Mask:
         """In which trials the race is decided."""
 
-    @property
-    def openers(self) -> tuple[tuple[int, int], ...]:
-        """The bets on the first pulls: on the first option of each pair, against the second."""
-
-    def begin(self, block: Block) -> None:
-        """Update the wealths by the first pulls."""
-
     def stand(self, sums: Sums) -> Stand:
         """Who plays the next block, from the rewards of closed blocks."""
 
@@ -217,22 +211,11 @@ class BestRace:
         """The only option that is in; −1 where the race is open."""
         return np.where(self.inside.sum(axis=1) == 1, np.argmax(self.inside, axis=1), -1)
 
-    @property
-    def openers(self) -> tuple[tuple[int, int], ...]:
-        """Two options at several clients need no champion: the first pulls are bets of each on itself.
-
-        At many sites the first pulls are a good part of all pulls.
-        """
-        offered = np.flatnonzero(self.weights[self.clients].sum(axis=0) > 0).tolist()
-        if len(offered) != 2 or len(self.clients) < 2:
-            return ()
-        b, a = offered
-        return ((b, a), (a, b))
-
-    def begin(self, block: Block) -> None:
-        before = Sums.none(block.pulls.shape)
+    def begin(self, block: Block, openers: Openers) -> None:
+        """Update the wealths by the first pulls: bets on the first option of each pair, against the other."""
+        before = Before(Sums.none(block.pulls.shape))
         trial = np.flatnonzero(~self.over & played(block.pulls, self.weights, self.clients).all(axis=1))
-        for b, a in self.openers:
+        for b, a in openers:
             pairs = (trial, np.full_like(trial, b), np.full_like(trial, a))
             self.log_wealth[trial, a] += log_factors(
                 self.weights, self.clients, before, block, pairs, FIRST_STAKES, doubt=FIRST_LEAD
@@ -269,10 +252,6 @@ class TrimmedRace(BestRace):
         self.home, self.faults = np.unique(sites, return_inverse=True)[1], faults
         shape = (*self.inside.shape, int(self.home.max()) + 1, TRIMMED_STAKES)
         self.logs = np.zeros(shape)  # (trials, options, sites, stakes)
-
-    @property
-    def openers(self) -> tuple[tuple[int, int], ...]:
-        return ()
 
     def stand(self, sums: Sums) -> Stand:
         """The champion leads the other options most, without the f highest and the f lowest sites."""
@@ -336,7 +315,6 @@ class ControlRace:
     """All options against a control: each is better, worse, within the margin, or open."""
 
     site: int | None = None
-    openers: tuple[tuple[int, int], ...] = ()
 
     def __init__(
         self, clients: Ints, weights: Floats, control: int, level: float, margin: float, trials: int
@@ -358,9 +336,6 @@ class ControlRace:
     @property
     def over(self) -> Mask:
         return np.asarray(~self.inside.any(axis=1))
-
-    def begin(self, block: Block) -> None:
-        """There are no bets on the first pulls."""
 
     def stand(self, sums: Sums) -> Stand:
         inside = self.inside

@@ -205,8 +205,9 @@ class Server(RoundServer):
         block, stands, step = self.closed[k]
         before = [race.inside[0].copy() for race in self.ledger.races]
         self.ledger.close(block, stands, step)
-        for r, race in enumerate(self.ledger.races if not stands else ()):
-            for champion, option in race.openers:
+        for r, openers in enumerate(self.ledger.openers if not stands else ()):
+            race = self.ledger.races[r]
+            for champion, option in openers:
                 place = {"race": r, "block": k, "champion": champion}
                 wealth = race.log_wealth[0, [option]].tolist()
                 self.wealths.append({**place, "option": [option], "log_wealth": wealth})
