@@ -156,7 +156,13 @@ def _second_moment(sums: Sums, centre: Floats) -> Floats:
 
 
 def contrast_bets(
-    up: Sums, down: Sums, pulls: Sides, weights: Sides, stakes: int, margin: ArrayLike = 0.0
+    up: Sums,
+    down: Sums,
+    pulls: Sides,
+    weights: Sides,
+    stakes: int,
+    margin: ArrayLike = 0.0,
+    doubt: float | None = None,
 ) -> ContrastBets:
     """The bets on "b is ahead of a by more than ρ" for a block, from the rewards before it.
 
@@ -172,6 +178,8 @@ def contrast_bets(
         The number of stakes, see ``stake_count``.
     margin : array_like
         ρ.
+    doubt : float, optional
+        The standard error of the estimated lead, if there are no earlier rewards.
 
     Returns
     -------
@@ -191,7 +199,8 @@ def contrast_bets(
     seen = forecast(up, down, pulls, weights, margin)
     largest = betting.CAP * largest_stake(seen.centres, seen.share)
     grid = largest[..., None] * np.exp2(-0.5 * np.arange(stakes))
-    shares = betting.weights_around(grid * seen.spread[..., None], seen.lead, seen.error)
+    error = seen.error if doubt is None else np.full_like(seen.error, doubt**2)
+    shares = betting.weights_around(grid * seen.spread[..., None], seen.lead, error)
     return ContrastBets(seen.centres, seen.share, grid, shares)
 
 

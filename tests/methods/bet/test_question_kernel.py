@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import bestarm as ba
+from bestarm.methods.bet.options import Bet
+from bestarm.methods.bet.sites.course import Course
+from bestarm.methods.bet.sites.ledger import Ledger
 from bestarm.stats import contrasts
 from bestarm.stats.contrasts import Sides
 from bestarm.stats.sums import Sums
@@ -85,3 +90,32 @@ def test_coins_have_the_same_wealth_with_and_without_their_shortcut(seed):
     fresh = coins(pulls.up), coins(pulls.down)
     slowly, quickly = (contrasts.log_wealths(bets, *fresh, coins=coins) for coins in (False, True))
     np.testing.assert_allclose(quickly, slowly, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("reward", [ba.Bernoulli, lambda mean: ba.Beta(40 * mean, 40 * (1 - mean))])
+def test_the_first_pulls_of_two_options_can_decide_and_the_record_tells_who_left(reward):
+    groups = {f"s{j}": {"x": reward(0.05), "y": reward(0.95)} for j in range(200)}
+    trials = ba.study(ba.Problem.from_rewards(groups), question="overall", trials=2, seed=1, workers=1)
+    check(trials, 1)
+    record = trials.record(1)
+    assert (record.verdict.arm, record.rounds, record.pulls.total) == ("y", 1, 400)
+    assert record.good_event
+    (left,) = record.verdict.certificate["server"]["exits"]
+    assert (left["option"], left["champion"], left["block"]) == (0, 1, 0)
+
+
+def test_the_first_pulls_of_three_options_or_at_one_client_are_no_bets():
+    for sites, options in ((5, 3), (1, 2)):
+        groups = {f"s{j}": {f"o{k}": 0.5 for k in range(options)} for j in range(sites)}
+        course = Course(ba.Problem.from_rewards(groups).asking("overall").layout, Bet())
+        assert Ledger(course, np.ones(sites, dtype=bool)).openers == [()]
+
+
+def test_the_first_pulls_are_no_bets_if_options_share_their_subjects_or_sites_may_lie():
+    groups = {f"s{j}": {"x": 0.5, "y": 0.5} for j in range(5)}
+    layout, everyone = ba.Problem.from_rewards(groups).asking("overall").layout, np.ones(5, dtype=bool)
+    assert Ledger(Course(layout, Bet()), everyone).openers == [((0, 1), (1, 0))]
+    assert Ledger(Course(dataclasses.replace(layout, paired=True, finite=True), Bet()), everyone).openers == [
+        ()
+    ]
+    assert Ledger(Course(layout, Bet(byzantine=1)), everyone).openers == [()]

@@ -24,6 +24,8 @@ from bestarm.stats.sums import Sums
 
 MOST_TERMS = 1 << 15  # of one evaluation, so that they fit in the CPU cache: pairs × clients × stakes
 TRIMMED_STAKES = 32  # where sites may lie, the grid has to reach small leads from the start
+FIRST_STAKES, FIRST_LEAD = 12, 0.05  # of bets on the first pulls; a lead that is worth a bet unseen
+Openers = tuple[tuple[int, int], ...]
 OPEN, BETTER, WORSE, WITHIN = range(4)  # the claims about an option and the control
 
 
@@ -150,14 +152,15 @@ def log_factors(
     before: Before,
     block: Block,
     pairs: tuple[Ints, Ints, Ints],
-    n: int,
+    stakes: int,
     margin: float = 0.0,
+    doubt: float | None = None,
 ) -> Floats:
     """The logarithm of the factor of each pair: bets on "the first option is ahead by more than `margin`".
 
-    `pairs`: the trial, the option that the bets are on, and the one that they are against.
+    `pairs`: the trial, the option that the bets are on, and the one that they are against. `doubt`: see
+    ``contrast_bets``.
     """
-    stakes = contrasts.stake_count(n * len(clients))
     found, size = np.zeros(len(pairs[0])), max(1, MOST_TERMS // (len(clients) * stakes))
     for start in range(0, len(found), size):
         t, b, a = (part[start : start + size, None] for part in pairs)
@@ -175,6 +178,7 @@ def log_factors(
             Sides(weights[up[1:]], weights[down[1:]]),
             stakes,
             margin,
+            doubt,
         )
         found[start : start + size] = contrasts.log_factor(
             bets, block.up(up), block.down(down), coins=block.coins
@@ -207,6 +211,17 @@ class BestRace:
         """The only option that is in; −1 where the race is open."""
         return np.where(self.inside.sum(axis=1) == 1, np.argmax(self.inside, axis=1), -1)
 
+    def begin(self, block: Block, openers: Openers) -> None:
+        """Update the wealths by the first pulls: bets on the first option of each pair, against the other."""
+        before = Before(Sums.none(block.pulls.shape))
+        trial = np.flatnonzero(~self.over & played(block.pulls, self.weights, self.clients).all(axis=1))
+        for b, a in openers:
+            pairs = (trial, np.full_like(trial, b), np.full_like(trial, a))
+            self.log_wealth[trial, a] += log_factors(
+                self.weights, self.clients, before, block, pairs, FIRST_STAKES, doubt=FIRST_LEAD
+            )
+        self.inside &= ~bet_decisions.leaves(self.log_wealth, self.level)
+
     def stand(self, sums: Sums) -> Stand:
         value, error = values(sums, self.weights, self.clients)
         champion = bet_decisions.top(value - error, self.inside)
@@ -219,7 +234,8 @@ class BestRace:
         rivals[self.over] = False
         trial, rival = np.nonzero(rivals)
         pairs = (trial, stand.champion[trial], rival)
-        self.log_wealth[rivals] += log_factors(self.weights, self.clients, before, block, pairs, n)
+        stakes = contrasts.stake_count(n * len(self.clients))
+        self.log_wealth[rivals] += log_factors(self.weights, self.clients, before, block, pairs, stakes)
         self.inside &= ~(rivals & bet_decisions.leaves(self.log_wealth, self.level))
 
 
@@ -331,10 +347,11 @@ class ControlRace:
         plays = self.inside & stand.inside & played(block.pulls, self.weights, self.clients)
         trial, option = np.nonzero(plays)
         control = np.full(len(option), self.control)
+        stakes = contrasts.stake_count(n * len(self.clients))
         for test, wealth in zip(self.tests, self.log_wealth, strict=True):
             pairs = (trial, option, control) if test.on_option else (trial, control, option)
             margin = test.sign * self.margin
-            wealth[plays] += log_factors(self.weights, self.clients, before, block, pairs, n, margin)
+            wealth[plays] += log_factors(self.weights, self.clients, before, block, pairs, stakes, margin)
         won = bet_decisions.leaves(self.log_wealth, self.level)
         within = won[2] & won[3] if len(self.tests) > 2 else np.zeros_like(won[0])
         claim = np.select([won[0], won[1], within], [BETTER, WORSE, WITHIN], OPEN)

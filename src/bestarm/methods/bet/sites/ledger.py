@@ -7,11 +7,12 @@ a site, the server folds the same blocks again for the others.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 
 import numpy as np
 
 from bestarm.methods.bet.sites.course import Course
-from bestarm.methods.bet.sites.decisions import Before, Block, Race, Stand, races_of
+from bestarm.methods.bet.sites.decisions import Before, BestRace, Block, Openers, Race, Stand, races_of
 from bestarm.protocol.decisions import Floats, Mask
 from bestarm.stats.sums import Sums
 
@@ -42,8 +43,25 @@ class Ledger:
                 stand.ratio = np.ones_like(stand.ratio)
         return found
 
+    @property
+    def openers(self) -> list[Openers]:
+        """The bets on the first pulls of each race.
+
+        Two options need no champion: each bets on itself. At many sites these pulls are a good part of all.
+        There are none in a paired layout, whose options share their subjects, and where sites may lie.
+        """
+        found = list[Openers]()
+        for race in self.races:
+            offered = np.flatnonzero(race.weights[race.clients].sum(axis=0) > 0).tolist()
+            several = type(race) is BestRace and len(race.clients) > 1 and not self.course.layout.paired
+            found.append(tuple(permutations(offered, 2)) if several and len(offered) == 2 else ())
+        return found
+
     def close(self, block: Block, stands: Sequence[Stand | None], step: int) -> None:
-        """Add a block of `step` pulls. Without stands, these are the pulls before the first bets."""
+        """Add a block of `step` pulls. Without stands, these are the first pulls."""
+        for race, openers in zip(self.races, self.openers, strict=True):
+            if openers and not stands and isinstance(race, BestRace):
+                race.begin(block, openers)
         for race, stand in zip(self.races, stands, strict=False):
             if stand is not None:
                 race.close(Before(self.sums, self.met), block, stand, self.n)

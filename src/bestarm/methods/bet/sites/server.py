@@ -205,6 +205,14 @@ class Server(RoundServer):
         block, stands, step = self.closed[k]
         before = [race.inside[0].copy() for race in self.ledger.races]
         self.ledger.close(block, stands, step)
+        for r, openers in enumerate(self.ledger.openers if not stands else ()):
+            race = self.ledger.races[r]
+            for champion, option in openers:
+                place = {"race": r, "block": k, "champion": champion}
+                wealth = race.log_wealth[0, [option]].tolist()
+                self.wealths.append({**place, "option": [option], "log_wealth": wealth})
+                if not race.inside[0, option]:
+                    self.exits.append({**place, "option": option, "claim": None})
         for r, (race, inside, stand) in enumerate(zip(self.ledger.races, before, stands, strict=False)):
             if stand is None:
                 continue
