@@ -250,7 +250,7 @@ def test_a_verdict_from_draws_with_replacement_says_that_it_is_about_the_file(tm
     assert said in bestarm("study", path, "--trials", 2, "--seed", 1, "--workers", 1).stdout
     record = json.loads(bestarm("run", path, "--seed", 1, "--json").stdout)
     data = {"csv": "late.csv", "reward": "minutes late", "rows": 80, "rewards": 80, "resample": True}
-    more = {"skipped": 0, "counts": False, "shuffled": False, "notes": []}
+    more = {"skipped": 0, "counts": False, "shuffled": False, "notes": [], "pair": ""}
     assert record["problem"]["data"] == {**data, **more}
     assert next(iter(record)) == "simulation"
     assert record["simulation"] + "." == first

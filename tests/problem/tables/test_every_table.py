@@ -7,6 +7,7 @@ import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ def frame():
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
+def postgres():
     """The address of a PostgreSQL server of its own, which runs as user `postgres`."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     if not found:
@@ -54,9 +55,7 @@ def postgres(tmp_path_factory):
         user = pwd.getpwnam("postgres")
     except KeyError:
         pytest.skip("there is no user postgres")
-    folder = tmp_path_factory.mktemp("postgres")
-    for path in (folder, *list(folder.parents)[:2]):
-        path.chmod(path.stat().st_mode | 0o711)
+    folder = Path(tempfile.mkdtemp(prefix="bestarm-postgres-"))  # pytest's own folders are closed to others
     os.chown(folder, user.pw_uid, user.pw_gid)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -80,7 +79,7 @@ def postgres(tmp_path_factory):
     run("pg_ctl", "-w", "-t", "120", "-l", str(folder / "log"), "-o", options, "start")
     yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
     run("pg_ctl", "-w", "-t", "120", "-m", "fast", "stop")
-    shutil.rmtree(folder / "db", ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def written(kind, table, folder):
