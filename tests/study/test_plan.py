@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import betabinom
 
 import bestarm as ba
+from bestarm.methods.bet.blocks import Blocks
 from bestarm.protocol.planning import PlanFacts
 from bestarm.protocol.registry import METHODS
 from bestarm.simulate.network import Network
@@ -349,10 +350,12 @@ def test_every_method_that_can_serve_the_problem_is_planned():
     assert {row.method for row in found.methods} == {"robust-fed-sel", "fisher", "bet", "p2p"}
     assert list(found.left_out) == ["fed-sel"]
     for row in found.methods:
-        assert row.trials == 50  # liars: no kernel
+        assert row.trials == (60 if row.method == "bet" else 50)  # only Fed-Bet has a kernel for this attack
         assert row.cost.decided == row.at_budget.decided == 1
         assert row.enough.decided >= 0.95
-        assert row.enough.budget <= 1.05 * row.cost.longest.high
+        # The range holds 90 % of the runs. Where costs grow block by block, 95 % may need one block more.
+        most = 1.05 if row.method != "bet" else 1.05 * Blocks(ba.Bet(**row.options)).q
+        assert row.enough.budget <= most * row.cost.longest.high
     assert found["p2p"].cost.bits_up.mean > 0
     runs = fresh(scenario, found["robust-fed-sel"], 50)
     assert found["robust-fed-sel"].cost.pulls.mean == pytest.approx(runs["pulls_total"].mean(), rel=0.1)
