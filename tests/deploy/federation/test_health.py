@@ -191,10 +191,10 @@ def run_with_a_full_disk(folder, full):
                 assert "patience" not in [event.kind for event in server.desk.journal.events()]
                 await until(lambda: server.restarts.full)
             server.patience = SECONDS  # a slow computer must not look like a silent client
+            # The verdict may come before the next probe of the streams.
             await until(lambda: not server.health.trouble or tasks["server"].done())
-            if tasks["server"].done():
-                tasks["server"].result()  # why it ended
-            assert server.broker.process.pid != first
+            if not tasks["server"].done():
+                assert server.broker.process.pid != first
             return await asyncio.wait_for(tasks["server"], SECONDS)
 
     record = asyncio.run(main())
