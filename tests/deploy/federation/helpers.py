@@ -134,8 +134,7 @@ async def serving(folder, case, start=(), **options):
     """Run a server and these clients in this process; all end with the test."""
     if not folder.exists():
         files.init(case, folder, port=0)
-    # A receipt that is lost as its client ends costs this time, which must be less than a test waits.
-    server = Server(folder, **{"linger": SECONDS / 4, **options})
+    server = Server(folder, **{"linger": SECONDS, **options})
     tasks = {"server": asyncio.create_task(server.run())}
     try:
         await until(lambda: (server.ready and server.seen) or tasks["server"].done())

@@ -206,8 +206,7 @@ def test_a_client_restored_from_a_backup_ends_before_it_sends_anything(run, tmp_
             restore(run, tmp_path / "newest", part("west-1"))
             for name in NAMES:
                 tasks[name] = asyncio.create_task(client(run, CASE, name).run())
-            # The server may linger for a client whose last receipt was lost as it ended.
-            await asyncio.wait(tasks.values(), timeout=2 * SECONDS, return_when=asyncio.FIRST_EXCEPTION)
+            await asyncio.wait(tasks.values(), timeout=SECONDS, return_when=asyncio.FIRST_EXCEPTION)
             assert [
                 str(task.exception()) for task in tasks.values() if task.done() and task.exception()
             ] == []
@@ -218,6 +217,29 @@ def test_a_client_restored_from_a_backup_ends_before_it_sends_anything(run, tmp_
     with caplog.at_level("WARNING"):
         assert asyncio.run(main()).verdict.arm == "west/a"
     assert verify(run).ok
+
+
+def test_the_server_learns_who_has_the_verdict_although_a_killed_process_acknowledged_nothing(
+    run, monkeypatch
+):
+    """The broker counts messages that the killed process had received as unread for a long time."""
+    monkeypatch.setattr(streams, "AGAIN_SECONDS", 3600)
+    monkeypatch.setattr(reception, "WAIT_SECONDS", 0.1)
+    place = files.Place.load(run / part("west-1"))
+
+    async def main():
+        async with serving(run, CASE) as (server, tasks):
+            killed = await wire.connect(
+                place.setup.url, place.nkey, place.folder / "ca.pem", "west-1", f"_INBOX_{place.slot}"
+            )
+            assert await wire.Feed(killed, f"{place.setup.subject}.next.{place.slot}").next(SECONDS)
+            await killed.close()
+            for name in NAMES:
+                tasks[name] = asyncio.create_task(client(run, CASE, name).run())
+            await asyncio.wait_for(asyncio.gather(*tasks.values()), SECONDS / 2)
+            assert server.farewell.unheard == []
+
+    asyncio.run(main())
 
 
 def wanting(run, tmp_path):

@@ -242,6 +242,11 @@ class Client:
         site = self.site
         return site.heard, len(site.ups), site.pulls
 
+    @property
+    def _hello(self) -> str:
+        """The subject of its hellos."""
+        return f"{self.place.setup.subject}.{HELLO}.{self.place.slot}"
+
     async def _greet(self) -> int:
         """Say hello until the server answers; return how many broadcasts it has.
 
@@ -250,16 +255,14 @@ class Client:
         from bestarm.deploy.federation import wire
 
         site, pause, since, warned = self.site, 0.1, time.monotonic(), False
-        subject = f"{self.place.setup.subject}.{HELLO}.{self.place.slot}"
         while True:
             hello = greet(site)
-            parts = split_answer(await wire.request(self.nc, subject, hello, HELLO_SECONDS))
+            parts = split_answer(await wire.request(self.nc, self._hello, hello, HELLO_SECONDS))
             for data in parts[1:]:
                 site.received(data, later=True)
             site.write()
             self.puller.changed.set()
-            if site.over:  # the broker may still have the verdict for this client: say that it is here
-                await wire.send(self.nc, subject, greet(site))
+            if site.over:
                 self._wake()
             answer = read_answer(site, hello, parts[0]) if parts else None
             if answer is not None:
@@ -279,7 +282,11 @@ class Client:
         return answer.broadcasts
 
     async def _listening(self) -> None:
-        """Pass messages to the site until the verdict arrives or a new connection is needed."""
+        """Pass messages to the site until the verdict arrives or a new connection is needed.
+
+        Then a last hello says that the verdict is here: the broker may not know it, because the verdict came
+        with an answer, or because older messages were delivered to an earlier process and not acknowledged.
+        """
         from bestarm.deploy.federation import wire
 
         while not self.site.over:
@@ -294,8 +301,9 @@ class Client:
                 self.site.write()
                 await wire.acknowledge(messages)
                 self.outgoing.set()
-        with contextlib.suppress(Exception):  # the verdict is here; losing the acknowledgement is harmless
+        with contextlib.suppress(Exception):  # the verdict is here; if this is lost, the server lingers
             async with asyncio.timeout(CLOSE_SECONDS):
+                await wire.send(self.nc, self._hello, greet(self.site))
                 await self.nc.flush()
 
     def _wake(self) -> None:

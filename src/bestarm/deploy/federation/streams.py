@@ -33,6 +33,8 @@ TRIES, PAUSE = 60, 0.25  # for a request: JetStream may still be reading its sto
 
 AT_ONCE = 64  # consumers created at a time
 
+AGAIN_SECONDS = 2  # before a message to a client that did not acknowledge it is delivered again
+
 RECENT = 256  # messages of DOWN that a new consumer delivers
 
 ANSWER_SECONDS = 3.0  # for a stream to store a probe
@@ -230,7 +232,7 @@ class Streams:
         """
         subjects = [f"{self.setup.subject}.all", f"{self.setup.subject}.down.{slot}"]
         config = {
-            "filter_subjects": subjects, "ack_wait": 2 * SECOND, "max_ack_pending": 1000,
+            "filter_subjects": subjects, "ack_wait": AGAIN_SECONDS * SECOND, "max_ack_pending": 1000,
             "mem_storage": self.replicas == 1, "deliver_policy": "by_start_sequence", "opt_start_seq": start,
         }  # fmt: skip
         await self._consumer("DOWN", slot, config)
