@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from bestarm.cli.exit_codes import INTERRUPTED, OK
+from bestarm.cli.exit_codes import OK
 from bestarm.cli.options import Json, Workers
 from bestarm.cli.render.arena import show_arena, show_choices
 from bestarm.cli.render.progress import study_progress
-from bestarm.cli.study import _cluster
-from bestarm.cli.terminal import err, out, safe
+from bestarm.cli.study import cluster, interrupted
+from bestarm.cli.terminal import out, safe
 from bestarm.errors import InputError
 from bestarm.problem.instances import instances as named_instances
 from bestarm.study.arena.entrants import everyone
@@ -58,7 +57,7 @@ def arena(
             show_choices(everyone(), named_instances())
         return OK
     try:
-        with _cluster(dask) as executor, study_progress(quiet=as_json) as watch:
+        with cluster(dask) as executor, study_progress(quiet=as_json) as watch:
             found = run_arena(
                 _names(methods, "--methods"),
                 _names(instances, "--instances"),
@@ -73,11 +72,7 @@ def arena(
                 watch=watch,
             )
     except StudyInterrupted as stopped:
-        # The arena is ending: an impatient second Ctrl-C changes nothing.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        kept = f"finished blocks are in {stopped.kept}: resume with --resume"
-        err.print(f"interrupted; {safe(kept) if stopped.kept else 'nothing is saved'}", soft_wrap=True)
-        return INTERRUPTED
+        return interrupted(stopped)
     if as_json:
         print(msgspec.json.encode(found).decode())
     else:

@@ -64,7 +64,7 @@ def study(
     loaded, chosen = load_asked(scenario, chosen)
     warn_of_ties(loaded, method, {**loaded.options, **chosen, **values})
     try:
-        with _cluster(dask) as executor, study_progress(quiet=as_json) as watch:
+        with cluster(dask) as executor, study_progress(quiet=as_json) as watch:
             done = run_study(
                 loaded,
                 method,
@@ -80,11 +80,7 @@ def study(
                 **chosen,
             )
     except StudyInterrupted as stopped:
-        # The study is ending: an impatient second Ctrl-C changes nothing.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        kept = f"finished blocks are in {stopped.kept}: resume with --resume"
-        err.print(f"interrupted; {safe(kept) if stopped.kept else 'nothing is saved'}", soft_wrap=True)
-        return INTERRUPTED
+        return interrupted(stopped)
     if as_json:
         print(json.dumps({"seed": done.seed, "trials": trials, "cells": done.summary()}))
     else:
@@ -93,6 +89,14 @@ def study(
         if save is not None:
             out.print(f"rows: {safe(str(save))}", soft_wrap=True)
     return OK
+
+
+def interrupted(stopped: StudyInterrupted) -> int:
+    """Say what is kept of a study that was interrupted; return the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is ending: an impatient second Ctrl-C changes nothing
+    kept = f"finished blocks are in {stopped.kept}: resume with --resume"
+    err.print(f"interrupted; {safe(kept) if stopped.kept else 'nothing is saved'}", soft_wrap=True)
+    return INTERRUPTED
 
 
 def _varied(texts: list[str]) -> dict[str, list[Any]]:
@@ -120,7 +124,7 @@ def _value(text: str) -> bool | int | float | str | None:
 
 
 @contextmanager
-def _cluster(address: str | None) -> Iterator[Executor | None]:
+def cluster(address: str | None) -> Iterator[Executor | None]:
     """An executor on a Dask cluster, or None."""
     if address is None:
         yield None

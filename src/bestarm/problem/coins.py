@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,29 +22,28 @@ def flips(rng: np.random.Generator, probabilities: ArrayLike) -> Floats:
     return (rng.random(p.shape) < p).astype(np.float64)
 
 
-@dataclass(frozen=True)
-class Coined:
-    """Another model's rewards X, each turned into a coin that shows 1 with probability X.
+class Flipped(Protocol):
+    """What models share that turn another model's rewards X into coins.
 
-    The mean stays the same, rewards become 0/1, and sums remain exact in law: if rewards are independent
-    draws from a known distribution, so are the coins, and their sum is binomial.
+    Rewards become 0/1, and sums remain exact in law: if rewards are independent draws from a known
+    distribution, so are the coins, and their sum is binomial.
     """
 
-    model: RewardModel
-    binary: bool = field(default=True, init=False, repr=False)
-
     @property
-    def mean(self) -> float | None:
-        return self.model.mean
-
-    @property
-    def limit(self) -> int | None:
-        return self.model.limit
+    def model(self) -> RewardModel: ...
 
     @property
     def p(self) -> float | None:
         """The probability of a 1 if coins are independent, so that sums are binomial; else None."""
-        return self.model.mean if isinstance(self.model, Table | Beta) else None
+        ...
+
+    def chances(self, rewards: Floats) -> Floats:
+        """The probability of a 1 for each of these rewards."""
+        ...
+
+    @property
+    def limit(self) -> int | None:
+        return self.model.limit
 
     def sums(self, rng: np.random.Generator, times: ArrayLike, start: int = 0) -> Floats:
         if self.p is not None:
@@ -54,7 +53,7 @@ class Coined:
         for place, m in np.ndenumerate(times):
             for first in range(0, int(m), CHUNK):
                 rewards = self._rewards(rng, min(CHUNK, int(m) - first), start + first)
-                totals[place] += float(flips(rng, rewards).sum())
+                totals[place] += float(flips(rng, self.chances(rewards)).sum())
         return totals
 
     def moments(self, rng: np.random.Generator, times: ArrayLike, start: int = 0) -> Floats:
@@ -64,6 +63,25 @@ class Coined:
         if isinstance(self.model, Function):
             return self.model.draw(rng, m)
         return np.asarray([float(self.model.sums(rng, 1, start + i)) for i in range(m)])
+
+
+@dataclass(frozen=True)
+class Coined(Flipped):
+    """Another model's rewards X, each turned into a coin that shows 1 with probability X."""
+
+    model: RewardModel
+    binary: bool = field(default=True, init=False, repr=False)
+
+    @property
+    def mean(self) -> float | None:
+        return self.model.mean
+
+    @property
+    def p(self) -> float | None:
+        return self.model.mean if isinstance(self.model, Table | Beta) else None
+
+    def chances(self, rewards: Floats) -> Floats:
+        return rewards
 
     def spec(self) -> dict[str, Any] | None:
         return self.model.spec()

@@ -74,6 +74,19 @@ def average(means: Sequence[float | None]) -> float | None:
     return known[0] if len(set(known)) == 1 else sum(known) / len(known)
 
 
+def client_counts(groups: Mapping[str, Any], clients: Any) -> list[Any]:
+    """How many clients each group has, or their names."""
+    if isinstance(clients, Mapping):
+        counts = [clients.get(name, 1) for name in groups]
+    elif isinstance(clients, Sequence):
+        counts = list(clients)
+    else:
+        counts = [clients] * len(groups)
+    if len(counts) != len(groups):
+        raise InputError(f"{len(counts)} numbers of clients for {len(groups)} groups", where="clients")
+    return counts
+
+
 def client_names(group: str, count: Any) -> tuple[str, ...]:
     if isinstance(count, Sequence) and not isinstance(count, str):
         return tuple(count)

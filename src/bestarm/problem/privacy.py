@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from bestarm.errors import InputError
-from bestarm.problem.coins import Coined, flips
-from bestarm.problem.moments import CHUNK, Floats, of_ones
-from bestarm.problem.rewards import Bernoulli, Beta, Function, RewardModel, Table, Unknown
+from bestarm.problem.coins import Coined, Flipped
+from bestarm.problem.moments import Floats
+from bestarm.problem.rewards import Bernoulli, Beta, RewardModel, Table, Unknown
 
 LEAST, MOST = 0.01, 20.0  # the values of ε that can be used
 BITS = 53  # of randomness in an answer
@@ -65,7 +64,7 @@ def answer(share: float, epsilon: float) -> float:
 
 
 @dataclass(frozen=True)
-class Private:
+class Private(Flipped):
     """Another model's rewards, each replaced by a random answer, for simulations.
 
     `hidden`: the rewards are data, so neither their mean nor anything else about them may be shown.
@@ -82,10 +81,6 @@ class Private:
         return None if self.hidden else self._shifted(self.model.mean)
 
     @property
-    def limit(self) -> int | None:
-        return self.model.limit
-
-    @property
     def p(self) -> float | None:
         """The probability of a 1 if answers are independent, so that sums are binomial; else None."""
         known = isinstance(self.model, Bernoulli | Table | Beta)
@@ -94,24 +89,8 @@ class Private:
     def _shifted(self, mean: float | None) -> float | None:
         return None if mean is None else 0.5 + slope(self.epsilon) * (mean - 0.5)
 
-    def sums(self, rng: np.random.Generator, times: ArrayLike, start: int = 0) -> Floats:
-        if self.p is not None:
-            return Bernoulli(self.p).sums(rng, times)
-        times = np.asarray(times, dtype=np.int64)
-        totals = np.zeros(times.shape)
-        for place, m in np.ndenumerate(times):
-            for first in range(0, int(m), CHUNK):
-                rewards = self._rewards(rng, min(CHUNK, int(m) - first), start + first)
-                totals[place] += float(flips(rng, 0.5 + slope(self.epsilon) * (rewards - 0.5)).sum())
-        return totals
-
-    def moments(self, rng: np.random.Generator, times: ArrayLike, start: int = 0) -> Floats:
-        return of_ones(self.sums(rng, times, start), times)
-
-    def _rewards(self, rng: np.random.Generator, m: int, start: int) -> Floats:
-        if isinstance(self.model, Function):
-            return self.model.draw(rng, m)
-        return np.asarray([float(self.model.sums(rng, 1, start + i)) for i in range(m)])
+    def chances(self, rewards: Floats) -> Floats:
+        return 0.5 + slope(self.epsilon) * (rewards - 0.5)
 
     def spec(self) -> dict[str, Any] | None:
         """The model of the rewards themselves; the ε is that of the problem's scale."""

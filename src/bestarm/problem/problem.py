@@ -22,6 +22,7 @@ from bestarm.problem.pairs import demand_aligned
 from bestarm.problem.parts import (
     average,
     check_bounds,
+    client_counts,
     client_names,
     demand_own_recordings,
     models_from_specs,
@@ -128,14 +129,7 @@ class Problem:
             for name in by_name if isinstance(by_name, Mapping) else ():
                 if name not in groups:
                     raise InputError(f'there is no group "{name}"', where=what, fix=nearest(name, groups))
-        if isinstance(clients, Mapping):
-            counts: list[Any] = [clients.get(name, 1) for name in groups]
-        elif isinstance(clients, Sequence):
-            counts = list(clients)
-        else:
-            counts = [clients] * len(groups)
-        if len(counts) != len(groups):
-            raise InputError(f"{len(counts)} numbers of clients for {len(groups)} groups", where="clients")
+        counts = client_counts(groups, clients)
         own = [bounds.get(name, (0.0, 1.0)) if isinstance(bounds, Mapping) else bounds for name in groups]
         for name, pair in zip(groups, own, strict=True):
             check_bounds(pair, f'group "{name}": bounds')
@@ -347,16 +341,7 @@ class Problem:
 
         It is the full name of the best arm, or what the question asks for: see ``truth``.
         """
-        if self.layout.question.kind != "anywhere":
-            return truth(self)
-        flat = [
-            (mean, self.layout.arm(j, a)) for j, row in enumerate(self.means) for a, mean in enumerate(row)
-        ]
-        if any(mean is None for mean, _ in flat):
-            return None
-        top = max(mean for mean, _ in flat if mean is not None)
-        names = [name for mean, name in flat if mean == top]
-        return names[0] if len(names) == 1 else None
+        return truth(self)
 
     def ties(self, local: bool = True) -> list[str]:
         """Describe the ties that an exact comparison can never decide.
@@ -371,23 +356,7 @@ class Problem:
         list of str
             One description per tie.
         """
-        if self.layout.question.kind != "anywhere":
-            return ties_of(self)
-        names = [self.layout.arm(j, a) for j, n in enumerate(self.layout.arm_counts) for a in range(n)]
-        flat = [mean for row in self.means for mean in row]
-        if any(mean is None for mean in flat):
-            return []
-        top = max(mean for mean in flat if mean is not None)
-        found = []
-        best = [name for name, mean in zip(names, flat, strict=True) if mean == top]
-        if len(best) > 1:
-            found.append(f"the best arms are tied: {', '.join(best)}")
-        for group, row in zip(self.layout.groups, self.means, strict=True):
-            own = max(mean for mean in row if mean is not None)
-            tied = [arm for arm, mean in zip(group.arms, row, strict=True) if mean == own]
-            if local and own < top and len(tied) > 1:
-                found.append(f'the best arms of group "{group.name}" are tied: {", ".join(tied)}')
-        return found
+        return ties_of(self, local)
 
     def demand_rewards(self) -> None:
         """InputError if there are arms without reward models, which can't be simulated."""

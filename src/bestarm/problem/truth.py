@@ -41,6 +41,9 @@ def truth(problem: Problem, margin: float = 0.0) -> str | None:
 
     `margin` is that of a comparison with a control, in [0, 1].
     """
+    if problem.layout.question.kind == "anywhere":
+        names, means = _arms(problem)
+        return _top(names, means)
     parts = list(_parts(problem, margin))
     return None if any(part is None for part in parts) else ", ".join(map(str, parts))
 
@@ -72,9 +75,36 @@ def _top(names: Sequence[str], values: Sequence[float]) -> str | None:
     return best[0] if len(best) == 1 else None
 
 
-def ties_of(problem: Problem) -> list[str]:
-    """The ties that a run can never decide, in words; empty if means are unknown."""
+def _arms(problem: Problem) -> tuple[list[str], list[float]]:
+    """The full names of all arms, and their means; not a number if a mean is unknown."""
+    names = [problem.layout.arm(j, a) for j, row in enumerate(problem.means) for a in range(len(row))]
+    return names, [float("nan") if mean is None else mean for row in problem.means for mean in row]
+
+
+def _ties_anywhere(problem: Problem, local: bool) -> list[str]:
+    names, means = _arms(problem)
+    if any(mean != mean for mean in means):
+        return []
+    found, top = [], max(means)
+    best = [name for name, mean in zip(names, means, strict=True) if mean == top]
+    if len(best) > 1:
+        found.append(f"the best arms are tied: {', '.join(best)}")
+    for group, row in zip(problem.layout.groups, problem.means, strict=True):
+        own = max(mean for mean in row if mean is not None)
+        tied = [arm for arm, mean in zip(group.arms, row, strict=True) if mean == own]
+        if local and own < top and len(tied) > 1:
+            found.append(f'the best arms of group "{group.name}" are tied: {", ".join(tied)}')
+    return found
+
+
+def ties_of(problem: Problem, local: bool = True) -> list[str]:
+    """The ties that a run can never decide, in words; empty if means are unknown.
+
+    `local`: for the question "anywhere", ties for the best arm of a group count, too.
+    """
     layout, question = problem.layout, problem.layout.question
+    if question.kind == "anywhere":
+        return _ties_anywhere(problem, local)
     found = []
     if question.kind != "each":
         cells, values = values_of(problem)
