@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,24 +23,24 @@ def flips(rng: np.random.Generator, probabilities: ArrayLike) -> Floats:
     return (rng.random(p.shape) < p).astype(np.float64)
 
 
-class Flipped(Protocol):
+@dataclass(frozen=True)
+class Flipped(ABC):
     """What models share that turn another model's rewards X into coins.
 
     Rewards become 0/1, and sums remain exact in law: if rewards are independent draws from a known
     distribution, so are the coins, and their sum is binomial.
     """
 
-    @property
-    def model(self) -> RewardModel: ...
+    model: RewardModel
 
     @property
+    @abstractmethod
     def p(self) -> float | None:
         """The probability of a 1 if coins are independent, so that sums are binomial; else None."""
-        ...
 
+    @abstractmethod
     def chances(self, rewards: Floats) -> Floats:
         """The probability of a 1 for each of these rewards."""
-        ...
 
     @property
     def limit(self) -> int | None:
@@ -69,7 +70,6 @@ class Flipped(Protocol):
 class Coined(Flipped):
     """Another model's rewards X, each turned into a coin that shows 1 with probability X."""
 
-    model: RewardModel
     binary: bool = field(default=True, init=False, repr=False)
 
     @property

@@ -70,7 +70,6 @@ class Private(Flipped):
     `hidden`: the rewards are data, so neither their mean nor anything else about them may be shown.
     """
 
-    model: RewardModel
     epsilon: float
     hidden: bool = False
     binary: bool = field(default=True, init=False, repr=False)
