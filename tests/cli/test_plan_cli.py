@@ -42,8 +42,8 @@ def scenario(tmp_path):
 
 
 def test_the_json_is_the_plan(scenario):
-    told = planned(scenario, "--trials", 30, "--seed", 4, "--budget", 500, "--period", 50)
-    found = ba.plan(ba.load(scenario), trials=30, seed=4, budget=500, period=50, workers=1).to_dict()
+    told = planned(scenario, "--trials", 10, "--seed", 4, "--budget", 500, "--period", 50)
+    found = ba.plan(ba.load(scenario), trials=10, seed=4, budget=500, period=50, workers=1).to_dict()
     assert told.pop("schedule") is None
     assert set(told["left_out"]) == {"robust-fed-sel", "p2p"}
     assert told == json.loads(json.dumps(found))

@@ -52,6 +52,8 @@ PAGES = sorted(ROOT.glob("*.md"))
 PAGES += sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
 LONG = (
     "README.md",
+    "bring-your-method.md",
+    "evidence.md",
     "federation.md",
     "figures.md",
     "mesh.md",
@@ -63,6 +65,7 @@ LONG = (
     "studies.md",
     "tutorial-csv.md",
     "tutorial-liars.md",
+    "which-method.md",
     "tutorial-questions.md",
     "tutorial-study.md",
     "watch.md",
