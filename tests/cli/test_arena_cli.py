@@ -65,3 +65,19 @@ def test_bad_input_is_an_input_error_and_writes_nothing(words, said, monkeypatch
     assert isinstance(done.exception, ba.InputError)
     assert said in str(done.exception)
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_gives_the_same_numbers(tmp_path):
+    distributed = pytest.importorskip("distributed", reason="Dask comes with bestarm[study]")
+    words = ["arena", "--methods", "fisher,bet,batched,fpe", "--instances", "lil-0.6,site-effects-5"]
+    words += ["--trials", "20", "--seed", "3", "--json"]
+    here = run(*words, "--workers", "1")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        there = run(*words, "--dask", cluster.scheduler_address, "--out", str(tmp_path / "a"))
+    assert there.exit_code == 0, there.stderr
+    assert json.loads(there.stdout) == json.loads(here.stdout)
+    assert len(json.loads(here.stdout)["scores"]) == 6
+    assert (tmp_path / "a/index.html").is_file()

@@ -1,4 +1,4 @@
-"""The tables of docs/compare.md come from data in the repository, and those data can be made again."""
+"""The tables of docs/compare.md and of other pages come from data in the repository, and those data can be made again."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from bestarm.study.arena.run import HEADLINE
 KEPT = ba.Arena.load(compare.DATA)
 
 
-def test_the_page_is_current():
-    text = compare.PAGE.read_text("utf-8")
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.name) for path in compare.PAGES])
+def test_the_tables_of_a_page_are_current(path):
+    text = path.read_text("utf-8")
+    assert "<!-- table: " in text
     assert compare.page(text) == text, "run: python docs/compare.py"
 
 
 def test_a_changed_number_would_be_noticed():
-    text = compare.PAGE.read_text("utf-8")
+    text = compare.PAGES[0].read_text("utf-8")
     broken = text.replace("| Fed-Bet | proved |", "| Fed-Bet | guessed |")
     assert broken != text
     assert compare.page(broken) == text
