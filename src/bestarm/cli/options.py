@@ -22,7 +22,7 @@ MethodOption = Annotated[
     str | None,
     typer.Option(
         "--method",
-        help=f"one of: {', '.join(METHODS)} [default: the scenario's, or {DEFAULT_METHOD}; with liars "
+        help=f"one of: {', '.join(name for name, m in METHODS.items() if not m.rival)} [default: the scenario's, or {DEFAULT_METHOD}; with liars "
         f"and 0/1 rewards {DEFAULT_WITH_LIARS}]",
     ),
 ]
@@ -83,8 +83,9 @@ def _parameter(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
 
 def _panel(key: str) -> str:
     """The help panel of a method's option: named after the methods that have the option."""
-    have = [name for name, method in METHODS.items() if key in method.options.__dataclass_fields__]
-    return "Options of all methods" if len(have) == len(METHODS) else f"Options of {', '.join(have)}"
+    shown = {name: method for name, method in METHODS.items() if not method.rival}
+    have = [name for name, method in shown.items() if key in method.options.__dataclass_fields__]
+    return "Options of all methods" if len(have) == len(shown) else f"Options of {', '.join(have)}"
 
 
 def _default(key: str) -> str:
