@@ -139,4 +139,5 @@ class Server(RoundServer):
             for row in self.history:
                 count[:, row["option"]] = row["count"]
             found["cells"] = {"count": count.tolist(), "total": self.sums.tolist()}
+            found["exits"] = [{"race": 0, "option": k} for row in self.history for k in row["out"]]
         return found
