@@ -58,9 +58,7 @@ def attacked(attack: str, faults: int, trials: int) -> Row:
     }
 
 
-def attacks(
-    trials: int = TRIALS, faults: Sequence[int] = FAULTS, names: Sequence[str] = ()
-) -> list[Row]:
+def attacks(trials: int = TRIALS, faults: Sequence[int] = FAULTS, names: Sequence[str] = ()) -> list[Row]:
     """Every attack: wrong answers, undecided runs, and the pulls of the busiest honest site."""
     rows = []
     for attack in names or ("", *ba.attacks()):

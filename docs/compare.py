@@ -5,7 +5,8 @@
 
     bestarm arena --methods … --delta 0.1 --trials 400 --out out/arena      (the page names the whole command)
     cp out/arena/arena.json docs/data
-    python -m benchmarks privacy lying_sites && cp out/privacy.json out/lying_sites.json docs/data
+    python -m benchmarks privacy lying_sites skip_ahead
+    cp out/privacy.json out/lying_sites.json out/skip_ahead.json docs/data
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "docs" / "data"
 PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("compare", "privacy", "questions"))
 SHOWN = "paper-5"  # the instance that libraries are compared on, too
+AVERAGED = "site-effects-20"  # an instance for the question about averages over sites
 
 
 def _round(x: float | None) -> str:
@@ -125,7 +127,8 @@ def privacy() -> str:
     for case, rule in dict.fromkeys((row["case"], row.get("rule", "")) for row in rows):
         own = {row["ε"]: row for row in rows if (row["case"], row.get("rule", "")) == (case, rule)}
         cells = [
-            (f"{_round(own[e]['predicted'])} / " if "predicted" in own[e] else "") + _round(own[e]["measured"])
+            (f"{_round(own[e]['predicted'])} / " if "predicted" in own[e] else "")
+            + _round(own[e]["measured"])
             for e in epsilons
         ]
         name = f"{case}: {rule}" if rule else "a gap of 0.05·κ instead of 0.05, without privacy, over 1/κ²"
@@ -143,23 +146,39 @@ def lying_sites() -> str:
     lines = []
     for row in (row for row in attacks if row["trials"]):
         cells = [
-            f"{row[f'wrong, f = {f}']} / {row[f'undecided, f = {f}']} | {row[f'pulls of a site, f = {f}']:,.0f}"
-            for f in faults
+            (row[f"wrong, f = {f}"], row[f"undecided, f = {f}"], row[f"pulls of a site, f = {f}"]) for f in faults
         ]
-        lines.append(f"| {row['attack']} | {' | '.join(cells)} |")
+        shown = [f"{wrong} / {undecided} | {pulls:,.0f}" for wrong, undecided, pulls in cells]
+        lines.append(f"| {row['attack']} | {' | '.join(shown)} |")
     wrong = sum(row[f"wrong, f = {f}"] for row in run for f in faults)
+    trials = sum(len(faults) * row["trials"] for row in run)
     left_out = [f"`{row['attack']}`" for row in attacks if not row["trials"]]
     tied = [row for row in rows if "tied, f" in row]
     shares = ", ".join(f"{100 * row['lost'] / row['trials']:.1f} %" for row in tied)
     most = max(row["at most"] for row in tied)
     head = "| attack | " + " | ".join(f"f = {f}: wrong / undecided | pulls" for f in faults) + " |"
     return (
-        f"{wrong} wrong of {sum(3 * row['trials'] for row in run):,} attacked runs. Their messages can't express "
-        f"{', '.join(left_out)}. With the honest sites exactly tied on the average and f = 1, 2, 3 extreme liars, "
-        f"the option that they bury left in {shares} of {tied[0]['trials']:,} runs; an exact bound, wrong with "
+        f"{wrong} wrong of {trials:,} attacked runs. The messages can't express {', '.join(left_out)}.\n"
+        "With the honest sites exactly tied on the average and f = 1, 2, 3 extreme liars, the option that they\n"
+        f"bury left in {shares} of {tied[0]['trials']:,} runs each; an exact bound, wrong with\n"
         f"probability 0.001 each, is at most {100 * most:.1f} %.\n\n"
         + "\n".join([head, "|---" * (1 + 2 * len(faults)) + "|", *lines])
     )
+
+
+def speed() -> str:
+    """Pulls that are simulated in a second, by ``benchmarks/skip_ahead.py``."""
+    names = {
+        "study": "a study of Fed-SEL",
+        "compiled loop (Numba)": "the same pull by pull, compiled with Numba",
+        "best-arm LUCB1": "best-arm's LUCB1, which makes its own choice of arms",
+    }
+    lines = [
+        f"| {names[row['way']]} | {_round(row['pulls/s'])} | {_round(row['study is × as fast'])} |"
+        for row in _kept("skip_ahead")
+    ]
+    head = ["| way | pulls a second | a study is … times as fast |", "|---|---|---|"]
+    return "\n".join([*head, *lines])
 
 
 def page(text: str) -> str:
@@ -170,9 +189,11 @@ def page(text: str) -> str:
         "overview": lambda: overview(found, headline=True),
         "memory": lambda: overview(found, headline=False),
         SHOWN: lambda: instance(found, SHOWN),
+        AVERAGED: lambda: instance(found, AVERAGED),
         "libraries": libraries,
         "privacy": privacy,
         "lying-sites": lying_sites,
+        "speed": speed,
     }
 
     def put(match: re.Match[str]) -> str:

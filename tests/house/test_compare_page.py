@@ -1,4 +1,4 @@
-"""The tables of docs/compare.md and of other pages come from data in the repository, and those data can be made again."""
+"""The tables of docs/compare.md and other pages come from data that are kept and can be made again."""
 
 from __future__ import annotations
 

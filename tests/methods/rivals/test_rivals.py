@@ -64,7 +64,7 @@ def test_fpe_s_threshold_is_that_of_its_authors_code():
     """β = 2·(M·C(ln(KM/δ)/M) + 2·M·ln(4 + ln n)), and n is the least with σ²β(n)/(MΔ²) ≤ n."""
     base = schedules.mixture(5, 3, 0.1)
     before = 1
-    for r, (n, margin) in enumerate(islice(schedules.fpe_theory(5, 3, 0.1), 6)):
+    for r, (n, margin) in enumerate(islice(schedules.fpe(5, 3, 0.1, theory=True), 6)):
         beta = [2 * (base + 2 * 5 * np.log(4 + np.log(k))) for k in (n, n - 1)]
         assert n >= 0.25 * 4**r * beta[0] / 5
         assert n == before or n - 1 < 0.25 * 4**r * beta[1] / 5
@@ -146,7 +146,7 @@ def test_margins_that_are_too_small_would_be_noticed(monkeypatch):
     def narrow(players, options, delta):
         return ((n, margin / 5) for n, margin in whole(players, options, delta))
 
-    monkeypatch.setattr(method_named("fed-elim").options, "schedule", staticmethod(narrow))
+    monkeypatch.setattr(schedules, "fed_elim", narrow)
     problem = ba.Problem.from_rewards({"crew": {"a": 0.52, "b": 0.48, "c": 0.48}}, clients=3)
     found = ba.study(problem, "fed-elim", trials=2000, seed=5, delta=0.3, workers=1)
     assert rate_exceeds(int((found["correct"] == False).sum()), 2000, 0.3)  # noqa: E712

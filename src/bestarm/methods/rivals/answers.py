@@ -21,7 +21,7 @@ def identified(course: Course, option: int, mean: float | None, interval: Interv
 def undecided(course: Course, inside: Mask, reason: Reason) -> Verdict:
     """The verdict of a run that ended with several options."""
     names = tuple(course.name(k) for k in range(course.number) if inside[k])
-    answers = ()
+    answers: tuple[Answer, ...] = ()
     if course.over_all:
         answers = (Answer(site=None, option=None, answer="open", reason=reason, candidates=names),)
     return Verdict(status="undecided", reason=reason, candidates=names, answers=answers)

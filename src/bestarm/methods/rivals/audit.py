@@ -71,9 +71,7 @@ def audit_client(part: Mapping[str, Any], server: Server, name: str) -> Iterator
     if not done <= part["count"] <= course.size(len(sent)):
         yield "made a number of pulls that does not match its rounds"
         return
-    costs = [
-        (course.size(r) - course.size(r - 1)) * len(row["options"]) for r, row in enumerate(sent)
-    ]
+    costs = [(course.size(r) - course.size(r - 1)) * len(row["options"]) for r, row in enumerate(sent)]
     inside = int(server.inside.sum()) if len(lines) == len(sent) else len(sent[-1]["options"])
     more = (part["count"] - done) * (course.number if not sent else inside)
     if sum(part["pulls"]) != sum(costs) + more or part["pulls"][0] != (costs[0] if costs else more):

@@ -30,7 +30,7 @@ class Course:
         self.place = [[self.names.index(name) for name in group.arms] for group in groups]
         self.binary = [group.binary for group in groups]
         self.stoppable = options.budget is not None or layout.finite
-        self._rounds = options.schedule(self.players, self.number, options.delta)
+        self._rounds = options.schedule(self.players, self.number)
         self._known: list[tuple[int, float]] = []
 
     def round(self, r: int) -> tuple[int, float]:

@@ -29,14 +29,12 @@ ones, too. *Heuristic*: ln((1 + ln(Mn))/δ), for which nothing is proved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from itertools import count
 
 import numpy as np
 
 SIGMA = 0.5  # rewards in [0, 1] are sub-Gaussian with this parameter
-Schedule = Callable[[int, int, float], Iterator[tuple[int, float]]]
 
 
 def fed_elim(players: int, options: int, delta: float) -> Iterator[tuple[int, float]]:
@@ -83,10 +81,6 @@ def fpe(players: int, options: int, delta: float, *, theory: bool) -> Iterator[t
             low, high = (middle, high) if middle < scale * beta(middle) else (low, middle)
         n = high
         yield n, float(2.0 * SIGMA * np.sqrt(beta(n) / (players * n)))
-
-
-fpe_theory: Schedule = partial(fpe, theory=True)
-fpe_heuristic: Schedule = partial(fpe, theory=False)
 
 
 def mixture(players: int, options: int, delta: float) -> float:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from bestarm.methods.rivals.options import Rival
-from bestarm.protocol.trace import Exit, FarBehind, Line, Row, RoundTrace, View
+from bestarm.protocol.trace import Exit, FarBehind, Line, RoundTrace, Row, View
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,16 @@ class Trace(RoundTrace):
             first = row["option"][int(np.argmax(row["value"]))]
             best = self._view(row, first)
             for option in row["out"]:
-                seen, n = self._view(row, option), row["count"]
-                ends = (option, 0) if self._over_all else (0, option)
-                rival = (first, 0) if self._over_all else (0, first)
+                seen, n, over_all = self._view(row, option), row["count"], self._over_all
                 found.append(
                     Exit(
-                        *ends,
+                        group=option if over_all else 0,
+                        arm=0 if over_all else option,
                         clients=None,
                         pulls=(n, n),
                         round=row["round"],
                         mean=seen.mean,
-                        rival=rival,
+                        rival=(first, 0) if over_all else (0, first),
                         rival_mean=best.mean,
                         why=FarBehind(row["margin"]),
                     )
@@ -80,7 +79,7 @@ class Trace(RoundTrace):
         part: dict[str, Any] = dict(self.certificate.local.get(client, {}))
         options = cast(Rival, self.certificate.options)
         players = sum(map(len, self.certificate.clients))
-        rounds = options.schedule(players, self.certificate.arms[0], options.delta)
+        rounds = options.schedule(players, self.certificate.arms[0])
         for row, (n, _) in zip(part.get("sent", ()), rounds, strict=False):
             for arm, total in zip(row["options"], row["sums"], strict=True):
                 found.setdefault(arm, {})[n] = total

@@ -72,6 +72,4 @@ def early(machine: Client) -> bytes:
     return encode(part, machine.own_wire)[0]
 
 
-LIES = Lies(
-    claims=lambda options: frozenset({"arm", "mean"}), alter=alter, observed=observed, early=early
-)
+LIES = Lies(claims=lambda options: frozenset({"arm", "mean"}), alter=alter, observed=observed, early=early)
