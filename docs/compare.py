@@ -5,8 +5,9 @@
 
     bestarm arena --methods … --delta 0.1 --trials 400 --out out/arena      (the page names the whole command)
     cp out/arena/arena.json docs/data
-    python -m benchmarks privacy lying_sites skip_ahead
+    python -m benchmarks privacy lying_sites skip_ahead arena
     cp out/privacy.json out/lying_sites.json out/skip_ahead.json docs/data
+    cp out/arena.json docs/data/baselines.json
 """
 
 from __future__ import annotations
@@ -166,6 +167,18 @@ def lying_sites() -> str:
     )
 
 
+def baselines() -> str:
+    """Whether each baseline with a proof keeps δ on an instance of its own."""
+    lines = [
+        f"| {row['baseline']} | {row['instance']} | {row['trials']:,} | {row['wrong']} | {row['undecided']} "
+        f"| {_round(row['most'])} | {row['keeps δ']} |"
+        for row in _kept("baselines")
+        if "baseline" in row
+    ]
+    head = "| baseline | instance | trials | wrong | undecided | error rate at most | keeps δ = 0.1 |"
+    return "\n".join([head, "|---|---|---|---|---|---|---|", *lines])
+
+
 def speed() -> str:
     """Pulls that are simulated in a second, by ``benchmarks/skip_ahead.py``."""
     names = {
@@ -194,6 +207,7 @@ def page(text: str) -> str:
         "privacy": privacy,
         "lying-sites": lying_sites,
         "speed": speed,
+        "baselines": baselines,
     }
 
     def put(match: re.Match[str]) -> str:
