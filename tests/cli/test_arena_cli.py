@@ -35,6 +35,17 @@ def test_json_is_one_object_with_the_numbers_of_python():
     assert json.loads(done.stdout) == json.loads(found.to_json())
 
 
+def test_one_command_makes_a_table_and_a_second_run_gives_the_same_files(tmp_path):
+    words = ["arena", "--methods", "bet,fisher,fed-elim,fpe,round-robin,batched", "--trials", "6"]
+    words += ["--instances", "lil-0.6,site-effects-5,crew", "--seed", "1", "--workers", "1"]
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        assert run(*words, "--out", str(folder)).exit_code == 0
+    assert json.loads((first / "arena.json").read_text("utf-8"))["scores"]
+    for name in ("arena.json", "cells.csv", "trials.csv", "index.html"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
 def test_the_list_names_every_method_baseline_and_instance():
     known = json.loads(run("arena", "--list", "--json").stdout)
     assert set(BASELINES) | {"bet", "fisher"} <= set(known["methods"])
