@@ -147,7 +147,8 @@ def lying_sites() -> str:
     lines = []
     for row in (row for row in attacks if row["trials"]):
         cells = [
-            (row[f"wrong, f = {f}"], row[f"undecided, f = {f}"], row[f"pulls of a site, f = {f}"]) for f in faults
+            (row[f"wrong, f = {f}"], row[f"undecided, f = {f}"], row[f"pulls of a site, f = {f}"])
+            for f in faults
         ]
         shown = [f"{wrong} / {undecided} | {pulls:,.0f}" for wrong, undecided, pulls in cells]
         lines.append(f"| {row['attack']} | {' | '.join(shown)} |")
