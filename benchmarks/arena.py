@@ -41,7 +41,7 @@ TEN = [
 def measure() -> list[dict[str, Any]]:
     rows = []
     for who in everyone():
-        if not who.proof or not (who.baseline or who.method and who.method.rival):
+        if not who.proof or not (who.baseline or (who.method and who.method.rival)):
             continue
         name = who.label
         begun = time.perf_counter()

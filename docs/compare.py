@@ -161,8 +161,8 @@ def lying_sites() -> str:
     head = "| attack | " + " | ".join(f"f = {f}: wrong / undecided | pulls" for f in faults) + " |"
     return (
         f"{wrong} wrong of {trials:,} attacked runs. The messages can't express {', '.join(left_out)}.\n"
-        "With the honest sites exactly tied on the average and f = 1, 2, 3 extreme liars, the option that they\n"
-        f"bury left in {shares} of {tied[0]['trials']:,} runs each; an exact bound, wrong with\n"
+        "With the honest sites exactly tied on the average and f = 1, 2, 3 extreme liars, the option that\n"
+        f"they bury left in {shares} of {tied[0]['trials']:,} runs each; an exact bound, wrong with\n"
         f"probability 0.001 each, is at most {100 * most:.1f} %.\n\n"
         + "\n".join([head, "|---" * (1 + 2 * len(faults)) + "|", *lines])
     )

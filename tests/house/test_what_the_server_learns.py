@@ -20,7 +20,8 @@ FROM_SERVER = {
     "bet.downlink.Last", "bet.downlink.Missed", "bet.groups.messages.Down", "bet.groups.messages.Restart",
     "bet.robust.messages.Down", "bet.sites.messages.Leg", "bet.sites.messages.Plan", "bet.sites.messages.End",
     "fed_sel.messages.Bound", "fisher.messages.LookDown",
-    "fisher.pooled.messages.PoolDown", "rivals.messages.Rest", "rivals.messages.End", "protocol.messages.Onward", "protocol.messages.Final",
+    "fisher.pooled.messages.PoolDown", "rivals.messages.Rest", "rivals.messages.End",
+    "protocol.messages.Onward", "protocol.messages.Final",
 }  # fmt: skip
 NOT_SENT = {
     "bet.downlink.Expected", "bet.uplink.Context", "bet.uplink.Stale", "bet.groups.messages.Block",

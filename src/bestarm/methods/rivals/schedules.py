@@ -12,9 +12,9 @@ Rewards lie in [0, 1], so they are sub-Gaussian with σ = ½ (Hoeffding).
 options and n = 1, 2, 4, … that sums to δ/4·Σ 4^(−r) = δ/3. If none is off, the best option's average is never
 more than 2α below another. ∎
 
-*Collaborative exploration* (Hillel, Karnin, Koren, Lempel and Somekh 2013, arXiv 1311.0800, the algorithm with
-several rounds, at ε = 0): with ε_r = 2^(−r), r = 1, 2, …, n_r = ⌈2·ln(4Kr²/δ)/(M·ε_r²)⌉, margin ε_r. The paper
-itself could not be read beyond its beginning; the formula agrees with a public transcription of it
+*Collaborative exploration* (Hillel, Karnin, Koren, Lempel and Somekh 2013, arXiv 1311.0800, the algorithm
+with several rounds, at ε = 0): with ε_r = 2^(−r), r = 1, 2, …, n_r = ⌈2·ln(4Kr²/δ)/(M·ε_r²)⌉, margin ε_r. The
+paper itself could not be read beyond its beginning; the formula agrees with a public transcription of it
 (``MultiRoundEpsilonArm``, in C++).
 *Proof.* An average is off by more than ε_r/2 with probability at most 2·exp(−2·M·n_r·ε_r²/4) ≤ δ/(2Kr²),
 which sums to δ·π²/12 over options and rounds. ∎ Players may differ: the proof is about averages over them.
