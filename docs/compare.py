@@ -172,7 +172,7 @@ def baselines() -> str:
     """Whether each baseline with a proof keeps δ on an instance of its own."""
     lines = [
         f"| {row['baseline']} | {row['instance']} | {row['trials']:,} | {row['wrong']} | {row['undecided']} "
-        f"| {_round(row['most'])} | {row['keeps δ']} |"
+        f"| {row['most']:.2g} | {row['keeps δ']} |"
         for row in _kept("baselines")
         if "baseline" in row
     ]
