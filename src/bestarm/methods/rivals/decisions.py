@@ -15,7 +15,7 @@ def averages(sums: Floats, n: int) -> Floats:
 def left(values: Floats, inside: Mask, margin: float) -> Mask:
     """The options that are not more than the margin below the largest average.
 
-    >>> left(np.array([0.9, 0.5, 0.6]), np.array([True, True, True]), 0.3).tolist()
+    >>> left(np.array([0.9, 0.5, 0.6]), np.array([True, True, True]), 0.35).tolist()
     [True, False, True]
     """
     top = np.max(np.where(inside, values, -np.inf), axis=-1, keepdims=True)

@@ -112,7 +112,7 @@ def arena(
     fisher 7.2 0
     kl-lucb 16.3 0
     >>> found.left_out[0].why
-    'needs sites that all have the same options.'
+    'needs sites that all have the same options. Expected one group, or question = "overall".'
     """
     _check(delta, trials, workers, most)
     if resume and out is None:
