@@ -8,8 +8,8 @@ Hoeffding's`` is the ratio of pulls; ``wrong`` counts trials that name a wrong o
 *Hoeffding on averages* (ours): after n pulls of each cell an option leaves if its average over all sites is
 √(ln((K−1)/δ_r)/(Mn)) below the largest one, δ_r = 6δ/(π²r²) at look r. n grows by 1.25 from max(2, ⌈16/M⌉).
 *FedElim* (Reddy, Karthik and Tan, arXiv 2208.09215): n = 2^t, an option leaves if its average is 2α below the
-largest one, α = √(2σ²·ln(8Kn²/δ)/(Mn)), σ = ½; only its part about the global best. The formula is from the
-project's notes, not checked against the paper, of which only the beginning could be read.
+largest one, α = √(2σ²·ln(8Kn²/δ)/(Mn)), σ = ½; only its part about the global best. The radius agrees with
+the authors' code (pnkarthik/AAAI-2023-Code).
 Baselines are charged one exact sum for each option that is left, site and round.
 
 The last table is the validity campaign of tests/methods/bet/question_games.py: how often an option that ties
@@ -46,7 +46,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "rounds": {"prefer": "rounds"},
 }
 ENDS = 1 / 15  # of ratings, the share that is 0 or 1; the others are four coins: variance .3·μ(1 − μ)
-FED_ELIM = "FedElim (formula from the project's notes, not checked against arXiv 2208.09215)"
+FED_ELIM = "FedElim (arXiv 2208.09215, global part)"
 
 Row = dict[str, Any]
 Floats = NDArray[np.float64]

@@ -1,11 +1,13 @@
-"""The tables of docs/compare.md, from an arena run and a comparison with libraries that are kept in
-docs/data.
+"""The tables of docs/compare.md and of other pages, from measurements that are kept in docs/data.
 
-``python docs/compare.py`` writes them into the page, between the comments ``<!-- table: NAME -->`` and
-``<!-- end -->``. ``tests/house/test_compare_page.py`` checks that the page is current. To renew the data:
+``python docs/compare.py`` writes them into the pages, between the comments ``<!-- table: NAME -->`` and
+``<!-- end -->``. ``tests/house/test_compare_page.py`` checks that the pages are current. To renew the data:
 
     bestarm arena --methods … --delta 0.1 --trials 400 --out out/arena      (the page names the whole command)
     cp out/arena/arena.json docs/data
+    python -m benchmarks privacy lying_sites skip_ahead arena
+    cp out/privacy.json out/lying_sites.json out/skip_ahead.json docs/data
+    cp out/arena.json docs/data/baselines.json
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +23,10 @@ from bestarm.stats.intervals import binomial_interval
 from bestarm.study.arena.result import Arena, Entry, Score
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE, DATA = ROOT / "docs" / "compare.md", ROOT / "docs" / "data"
+DATA = ROOT / "docs" / "data"
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("compare", "privacy", "questions"))
 SHOWN = "paper-5"  # the instance that libraries are compared on, too
+AVERAGED = "site-effects-20"  # an instance for the question about averages over sites
 
 
 def _round(x: float | None) -> str:
@@ -110,23 +115,109 @@ def facts(found: Arena) -> str:
     )
 
 
+def _kept(name: str) -> list[dict[str, Any]]:
+    """The rows that a benchmark measured."""
+    rows: list[dict[str, Any]] = json.loads((DATA / f"{name}.json").read_text("utf-8"))
+    return rows
+
+
+def privacy() -> str:
+    """What privacy costs: one row per problem and rule."""
+    rows, lines = _kept("privacy"), []
+    epsilons = sorted({row["ε"] for row in rows})
+    for case, rule in dict.fromkeys((row["case"], row.get("rule", "")) for row in rows):
+        own = {row["ε"]: row for row in rows if (row["case"], row.get("rule", "")) == (case, rule)}
+        cells = [
+            (f"{_round(own[e]['predicted'])} / " if "predicted" in own[e] else "")
+            + _round(own[e]["measured"])
+            for e in epsilons
+        ]
+        name = f"{case}: {rule}" if rule else "a gap of 0.05·κ instead of 0.05, without privacy, over 1/κ²"
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    head = f"| ε | {' | '.join(f'{e:g}' for e in epsilons)} |"
+    return "\n".join([head, "|---" * (1 + len(epsilons)) + "|", *lines])
+
+
+def lying_sites() -> str:
+    """One row per attack of lying sites, and what came of an exact tie."""
+    rows = _kept("lying_sites")
+    attacks = [row for row in rows if "attack" in row]
+    run = [row for row in attacks if row["trials"] and row["attack"] != "nobody lies"]
+    faults = (1, 2, 3)
+    lines = []
+    for row in (row for row in attacks if row["trials"]):
+        cells = [
+            (row[f"wrong, f = {f}"], row[f"undecided, f = {f}"], row[f"pulls of a site, f = {f}"])
+            for f in faults
+        ]
+        shown = [f"{wrong} / {undecided} | {pulls:,.0f}" for wrong, undecided, pulls in cells]
+        lines.append(f"| {row['attack']} | {' | '.join(shown)} |")
+    wrong = sum(row[f"wrong, f = {f}"] for row in run for f in faults)
+    trials = sum(len(faults) * row["trials"] for row in run)
+    left_out = [f"`{row['attack']}`" for row in attacks if not row["trials"]]
+    tied = [row for row in rows if "tied, f" in row]
+    shares = ", ".join(f"{100 * row['lost'] / row['trials']:.1f} %" for row in tied)
+    most = max(row["at most"] for row in tied)
+    head = "| attack | " + " | ".join(f"f = {f}: wrong / undecided | pulls" for f in faults) + " |"
+    return (
+        f"{wrong} wrong of {trials:,} attacked runs. The messages can't express {', '.join(left_out)}.\n"
+        "With the honest sites exactly tied on the average and f = 1, 2, 3 extreme liars, the option that\n"
+        f"they bury left in {shares} of {tied[0]['trials']:,} runs each; an exact bound, wrong with\n"
+        f"probability 0.001 each, is at most {100 * most:.1f} %.\n\n"
+        + "\n".join([head, "|---" * (1 + 2 * len(faults)) + "|", *lines])
+    )
+
+
+def baselines() -> str:
+    """Whether each baseline with a proof keeps δ on an instance of its own."""
+    lines = [
+        f"| {row['baseline']} | {row['instance']} | {row['trials']:,} | {row['wrong']} | {row['undecided']} "
+        f"| {row['most']:.2g} | {row['keeps δ']} |"
+        for row in _kept("baselines")
+        if "baseline" in row
+    ]
+    head = "| baseline | instance | trials | wrong | undecided | error rate at most | keeps δ = 0.1 |"
+    return "\n".join([head, "|---|---|---|---|---|---|---|", *lines])
+
+
+def speed() -> str:
+    """Pulls that are simulated in a second, by ``benchmarks/skip_ahead.py``."""
+    names = {
+        "study": "a study of Fed-SEL",
+        "compiled loop (Numba)": "the same pull by pull, compiled with Numba",
+        "best-arm LUCB1": "best-arm's LUCB1, which makes its own choice of arms",
+    }
+    lines = [
+        f"| {names[row['way']]} | {_round(row['pulls/s'])} | {_round(row['study is × as fast'])} |"
+        for row in _kept("skip_ahead")
+    ]
+    head = ["| way | pulls a second | a study is … times as fast |", "|---|---|---|"]
+    return "\n".join([*head, *lines])
+
+
 def page(text: str) -> str:
-    """The page with current tables."""
+    """A page with current tables."""
     found = Arena.load(DATA)
     tables = {
-        "facts": facts(found),
-        "overview": overview(found, headline=True),
-        "memory": overview(found, headline=False),
-        SHOWN: instance(found, SHOWN),
-        "libraries": libraries(),
+        "facts": lambda: facts(found),
+        "overview": lambda: overview(found, headline=True),
+        "memory": lambda: overview(found, headline=False),
+        SHOWN: lambda: instance(found, SHOWN),
+        AVERAGED: lambda: instance(found, AVERAGED),
+        "libraries": libraries,
+        "privacy": privacy,
+        "lying-sites": lying_sites,
+        "speed": speed,
+        "baselines": baselines,
     }
 
     def put(match: re.Match[str]) -> str:
-        return f"<!-- table: {match[1]} -->\n\n{tables[match[1]]}\n\n<!-- end -->"
+        return f"<!-- table: {match[1]} -->\n\n{tables[match[1]]()}\n\n<!-- end -->"
 
     return re.sub(r"<!-- table: (\S+) -->\n.*?<!-- end -->", put, text, flags=re.DOTALL)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text("utf-8")), encoding="utf-8")
-    print(PAGE)
+    for path in PAGES:
+        path.write_text(page(path.read_text("utf-8")), encoding="utf-8")
+        print(path)

@@ -35,6 +35,17 @@ def test_json_is_one_object_with_the_numbers_of_python():
     assert json.loads(done.stdout) == json.loads(found.to_json())
 
 
+def test_one_command_makes_a_table_and_a_second_run_gives_the_same_files(tmp_path):
+    words = ["arena", "--methods", "bet,fisher,fed-elim,fpe,round-robin,batched", "--trials", "6"]
+    words += ["--instances", "lil-0.6,site-effects-5,crew", "--seed", "1", "--workers", "1"]
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        assert run(*words, "--out", str(folder)).exit_code == 0
+    assert json.loads((first / "arena.json").read_text("utf-8"))["scores"]
+    for name in ("arena.json", "cells.csv", "trials.csv", "index.html"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
 def test_the_list_names_every_method_baseline_and_instance():
     known = json.loads(run("arena", "--list", "--json").stdout)
     assert set(BASELINES) | {"bet", "fisher"} <= set(known["methods"])
@@ -65,3 +76,19 @@ def test_bad_input_is_an_input_error_and_writes_nothing(words, said, monkeypatch
     assert isinstance(done.exception, ba.InputError)
     assert said in str(done.exception)
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_gives_the_same_numbers(tmp_path):
+    distributed = pytest.importorskip("distributed", reason="Dask comes with bestarm[study]")
+    words = ["arena", "--methods", "fisher,bet,batched,fpe", "--instances", "lil-0.6,site-effects-5"]
+    words += ["--trials", "20", "--seed", "3", "--json"]
+    here = run(*words, "--workers", "1")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        there = run(*words, "--dask", cluster.scheduler_address, "--out", str(tmp_path / "a"))
+    assert there.exit_code == 0, there.stderr
+    assert json.loads(there.stdout) == json.loads(here.stdout)
+    assert len(json.loads(here.stdout)["scores"]) == 6
+    assert (tmp_path / "a/index.html").is_file()

@@ -33,6 +33,7 @@ SHAPES = {  # clients per group, and liars among them
     "groups of honest clients": (3, 0),
     "groups with a liar": (4, 1),
 }
+CREW = {"west": {"a": 0.95, "b": 0.05, "c": 0.6}}  # for methods whose clients must have the same options
 SHARED = {site: {"a": 0.95 - k / 10, "b": 0.15, "c": 0.3} for k, site in enumerate(("west", "east", "mid"))}
 QUESTIONS = {  # of sites that share their options: the keys, and the right answer
     "overall": ({"weights": {"west": 2, "east": 1, "mid": 1}}, "a"),
@@ -70,18 +71,32 @@ class Case:
 def cases():
     for method in (*METHODS.values(), UNIFORM):
         for shape, (clients, liars) in SHAPES.items():
-            problem = ba.Problem.from_rewards(EASY, clients=clients)
             options = {"byzantine": liars} if liars else {}
-            try:
-                method.refuse(problem.layout, make(method.options, options))
-            except InputError:
+            problems = [ba.Problem.from_rewards(rows, clients=clients) for rows in (EASY, CREW)]
+            if (problem := supported(method, problems, options)) is None:
                 continue
             network = ba.Network(complete(len(problem.layout.clients))) if method.peers else None
             yield pytest.param(Case(method, problem, options, network), id=f"{method.name}, {shape}")
         for kind, (keys, best) in QUESTIONS.items():
             if kind in method.questions:
-                problem = ba.Problem.from_rewards(SHARED, clients=[1, 2, 1]).asking(kind, **keys)
+                own = {} if kind == "overall" else keys  # equal weights, for methods that have no others
+                problems = [
+                    ba.Problem.from_rewards(SHARED, clients=[1, 2, 1]).asking(kind, **keys),
+                    ba.Problem.from_rewards(SHARED).asking(kind, **own),
+                ]
+                problem = supported(method, problems, {})
                 yield pytest.param(Case(method, problem, {}, best=best), id=f"{method.name}, {kind}")
+
+
+def supported(method, problems, options):
+    """The first of these problems that the method does not refuse; None if it refuses all."""
+    for problem in problems:
+        try:
+            method.refuse(problem.layout, make(method.options, options))
+        except InputError:
+            continue
+        return problem
+    return None
 
 
 CASES = list(cases())

@@ -71,10 +71,11 @@ every_machine = pytest.mark.parametrize("machine", MACHINES)
 
 def setting(method, grouped):
     """A layout and options that the method supports."""
-    for size in (3, 4, 1) if grouped or method.liars else (1, 3, 4):
+    sizes = (3, 4, 1) if grouped or method.liars else (1, 3, 4)
+    for number, size in [(2, size) for size in sizes] + [(1, 3)]:  # one group, if clients must be alike
         groups = [
             Group(f"g{j}", ("a", "b") if j else ("a", "b", "c"), tuple(f"c{j}{i}" for i in range(size)))
-            for j in range(2)
+            for j in range(number)
         ]
         layout = Layout(tuple(groups))
         options = {"delta": 0.3, "budget": 50_000}

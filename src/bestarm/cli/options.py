@@ -17,12 +17,13 @@ from bestarm.protocol.registry import METHODS
 from bestarm.simulate.identify import DEFAULT_METHOD, DEFAULT_WITH_LIARS
 from bestarm.util.disk_errors import demand_writable, write_error
 
+SHOWN = [name for name, method in METHODS.items() if not method.rival]
 ScenarioPath = Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="the scenario file")]
 MethodOption = Annotated[
     str | None,
     typer.Option(
         "--method",
-        help=f"one of: {', '.join(METHODS)} [default: the scenario's, or {DEFAULT_METHOD}; with liars "
+        help=f"one of: {', '.join(SHOWN)} [default: the scenario's, or {DEFAULT_METHOD}; with liars "
         f"and 0/1 rewards {DEFAULT_WITH_LIARS}]",
     ),
 ]
@@ -83,8 +84,8 @@ def _parameter(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
 
 def _panel(key: str) -> str:
     """The help panel of a method's option: named after the methods that have the option."""
-    have = [name for name, method in METHODS.items() if key in method.options.__dataclass_fields__]
-    return "Options of all methods" if len(have) == len(METHODS) else f"Options of {', '.join(have)}"
+    have = [name for name in SHOWN if key in METHODS[name].options.__dataclass_fields__]
+    return "Options of all methods" if len(have) == len(SHOWN) else f"Options of {', '.join(have)}"
 
 
 def _default(key: str) -> str:

@@ -159,6 +159,7 @@ V5 = [0.55, 0.50, 0.48, 0.44, 0.40]
 LUCB = "Kalyanakrishnan, Tewari, Auer and Stone 2012 (means from memory)"
 TAS = "Garivier and Kaufmann 2016, section 6"
 LIL = "Jamieson, Malloy, Nowak and Bubeck 2014 (from memory; scaled to 0.9)"
+FED_ELIM = "Reddy, Karthik and Tan 2023, from the authors' code (there Gaussian, here 0/1)"
 PAPER = "the paper that bestarm implements, section 7"
 
 
@@ -227,6 +228,18 @@ def _all() -> Iterator[Instance]:
         "crew", "one site, 10 clients with the same ten options", _crew([0.7, 0.6, 0.55, *[0.5] * 7], 10)
     )
     yield Instance("crew-hard", "one site, 20 clients with the same five options, 0.05 apart", _crew(V5, 20))
+    yield Instance(
+        "fedelim-1",
+        "four options at three sites, each of which prefers another one than all together",
+        lambda: Problem.from_rewards(
+            {
+                f"s{j + 1}": {f"a{a + 1}": 0.5 if a == 3 else 0.9 if a == j else 0.1 for a in range(4)}
+                for j in range(3)
+            }
+        ),
+        question=OVERALL,
+        source=FED_ELIM,
+    )
     for sites in (5, 20):
         yield Instance(
             f"site-effects-{sites}",

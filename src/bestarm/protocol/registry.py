@@ -97,6 +97,10 @@ class Method:
     proof : str
         What is proved about the probability of a wrong answer, with its source, for tables that compare
         methods; empty if nothing is stated.
+    rival : bool
+        Whether it is there for comparison only: plans, help and lists leave it out unless it is named.
+    unproved : str
+        Why nothing is promised about its answers; empty if an error probability of at most δ is proved.
     grouped : Method or None
         The variant of the method for groups of several clients, if it uses other machines.
     asked : Method or None
@@ -135,6 +139,8 @@ class Method:
     most_reports: Callable[[Layout, Any], int] = field(default=lambda layout, options: 0)
     row_text: Callable[[Mapping[str, Any], int, Sequence[str]], str] = lambda row, place, arms: ""
     proof: str = ""
+    rival: bool = False
+    unproved: str = ""
     grouped: Method | None = None
     asked: Method | None = None
     robust: Method | None = None
@@ -263,7 +269,7 @@ def demand_answers(name: str, layout: Layout) -> None:
             fix='Add question = "overall", or leave out pair',
         )
     if kind not in method_named(name).questions:
-        able = [method.name for method in METHODS.values() if kind in method.questions]
+        able = [m.name for m in METHODS.values() if kind in m.questions and not m.rival]
         raise InputError(
             f'method "{name}" does not answer question = "{kind}"',
             expected=f"one of: {', '.join(able)}",

@@ -85,9 +85,11 @@ def dropped_groups(warnings: Iterable[Mapping[str, Any]]) -> set[str]:
 def nothing_promised(record: Record) -> str:
     """Why this run carries no guarantee; empty if it does.
 
-    Possible reasons: there are more liars than the run or its network tolerates, or clients of a group play
-    the same recording.
+    Possible reasons: nothing is proved about the method, there are more liars than the run or its network
+    tolerates, or clients of a group play the same recording.
     """
+    if why := METHODS[record.method].unproved:
+        return why
     liars = {client: a["attack"] for a in record.adversaries for client in a["clients"]}
     if METHODS[record.method].peers:
         return (record.network or {}).get("broken") or ""

@@ -63,24 +63,27 @@ class Collude(Attack, name="collude"):
 
 
 class Promote(Attack, name="promote"):
-    """Claims that its arms always pay, except in the best group, where it is honest."""
+    """Claims that its arms always pay, except in the best group, where it is honest.
+
+    Where sites share their options, it is honest about the best option.
+    """
 
     def mean(self, arm: int, mean: float) -> float:
-        return mean if self.in_best_group else 1.0
+        return mean if self.helps_best(arm) else 1.0
 
 
 class Bury(Attack, name="bury"):
     """Claims that the best arm never pays, and is honest about all others."""
 
     def mean(self, arm: int, mean: float) -> float:
-        return 0.0 if (self.subject, arm) == self.world.best else mean
+        return 0.0 if self.world.is_best(self.subject, arm) else mean
 
 
 class Extreme(Attack, name="extreme"):
     """Claims that the best arm never pays and every other arm always does."""
 
     def mean(self, arm: int, mean: float) -> float:
-        return 0.0 if (self.subject, arm) == self.world.best else 1.0
+        return 0.0 if self.world.is_best(self.subject, arm) else 1.0
 
 
 class Inflate(Attack, name="inflate"):
@@ -117,7 +120,7 @@ class HugeCount(Attack, name="huge-count"):
         return MAX_COUNT
 
     def mean(self, arm: int, mean: float) -> float:
-        return 0.0 if self.in_best_group else 1.0
+        return 0.0 if self.helps_best(arm) else 1.0
 
 
 class NegativeCount(Attack, name="negative-count"):
@@ -218,7 +221,7 @@ class Sleeper(Attack, name="sleeper"):
     def mean(self, arm: int, mean: float) -> float:
         if self.turn < self.options["turns"]:
             return mean
-        return 0.0 if self.in_best_group else 1.0
+        return 0.0 if self.helps_best(arm) else 1.0
 
 
 class Adaptive(Attack, name="adaptive"):
@@ -235,7 +238,7 @@ class Adaptive(Attack, name="adaptive"):
         values = sorted(
             {min(max(x + step, 0.0), 1.0) for x in (0.0, 1.0, *seen) for step in (-0.01, 0.0, 0.01)}
         )
-        down = (self.subject, arm) == self.world.best
+        down = self.world.is_best(self.subject, arm)
         return min(values, key=lambda value: self._effect(value, seen) * (1 if down else -1))
 
     def _effect(self, value: float, seen: list[float]) -> float:
@@ -256,7 +259,7 @@ class Pump(Attack, name="pump"):
         seen = [max(self.world.observed(self.subject, a), default=0.0) for a in arms]
         if seen[arm] < max(seen):
             return mean
-        return max(mean - 0.05, 0.0) if self.in_best_group else min(max(seen[arm], mean) + 0.05, 1.0)
+        return max(mean - 0.05, 0.0) if self.helps_best(arm) else min(max(seen[arm], mean) + 0.05, 1.0)
 
 
 class Withhold(Attack, name="withhold"):
@@ -290,7 +293,7 @@ class Rush(Attack, name="rush"):
 
     def mean(self, arm: int, mean: float) -> float:
         seen = self.world.observed(self.subject, arm) or [mean]
-        return min(seen) if (self.subject, arm) == self.world.best else max(seen)
+        return min(seen) if self.world.is_best(self.subject, arm) else max(seen)
 
 
 class Steer(Attack, name="steer"):

@@ -25,6 +25,7 @@ import numpy as np
 
 from bestarm.errors import InputError
 from bestarm.problem.problem import Problem, target
+from bestarm.problem.truth import values_of
 from bestarm.protocol.codec import Malformed
 from bestarm.protocol.events import ALL, Action, Event, PatienceOver, Send
 from bestarm.protocol.lies import CLAIMS
@@ -72,6 +73,18 @@ class World:
         """The group and the index of the best arm."""
         return target(self.problem)
 
+    @property
+    def shared(self) -> bool:
+        """Whether the question is about options that the sites share."""
+        return self.problem.layout.question.kind != "anywhere"
+
+    def is_best(self, group: int, arm: int) -> bool:
+        """Whether this arm is the best one; of shared options, whether its option is best over all sites."""
+        if not self.shared:
+            return (group, arm) == self.best
+        cells, values = values_of(self.problem)
+        return self.problem.layout.groups[group].arms[arm] == cells.options[int(np.argmax(values))]
+
     def heard_by(self, name: str) -> list[str]:
         """The peers that receive messages from this one, in a network."""
         return [m.name for m in self.machines if name in m.neighbours]
@@ -81,11 +94,21 @@ class World:
         return [m for m in self.machines if m.group == group and m.name not in self.liars]
 
     def observed(self, group: int, arm: int) -> list[float]:
-        """The empirical means of an arm at the honest clients of its group that have one."""
+        """The empirical means of an arm at the honest clients of its group that have one.
+
+        Of shared options, those at the honest clients of all sites, if all clients of the group lie.
+        """
         if self.method.lies is None:
             return []
-        seen = [self.method.lies.observed(machine, arm) for machine in self.honest(group)]
-        return [mean for mean in seen if mean is not None]
+        groups, found = self.problem.layout.groups, list[float]()
+        own = [group] if self.honest(group) or not self.shared else range(len(groups))
+        name = groups[group].arms[arm]
+        for j in own:
+            if name in groups[j].arms:
+                place = groups[j].arms.index(name)
+                seen = [self.method.lies.observed(machine, place) for machine in self.honest(j)]
+                found += [mean for mean in seen if mean is not None]
+        return found
 
 
 class Attack:
@@ -207,6 +230,13 @@ class Attack:
     def in_best_group(self) -> bool:
         """Whether the current message is about the group that has the best arm."""
         return bool(self.world.best[0] == self.subject)
+
+    def helps_best(self, arm: int) -> bool:
+        """Whether a high mean of this arm helps the right answer.
+
+        It does for all arms of the best group, and, where sites share their options, for the best option.
+        """
+        return self.world.is_best(self.subject, arm) if self.world.shared else self.in_best_group
 
     def __getattr__(self, key: str) -> Any:
         if key == "machine":

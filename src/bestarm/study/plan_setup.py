@@ -93,12 +93,15 @@ def _redrawn(problem: Problem) -> Problem:
 
 
 def plannable(problem: Problem | Scenario, keys: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
-    """The methods that can handle the problem, and why the others are left out; InputError if none can."""
+    """The methods that can handle the problem, and why the others are left out; InputError if none can.
+
+    Methods that are there for comparison only are not listed.
+    """
     scenario = problem if isinstance(problem, Scenario) else Scenario(problem)
     methods, refused = [], {}
     asked = scenario.problem.layout.question.kind
     for name, method in METHODS.items():
-        if asked not in method.questions:
+        if asked not in method.questions or method.rival:
             continue
         try:
             ready, _, chosen = prepare(scenario, name, options_for(name, keys))

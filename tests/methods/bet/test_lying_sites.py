@@ -102,6 +102,22 @@ def test_no_attack_of_one_site_makes_a_wrong_option_win_or_hangs(attack):
         assert ba.verify(record, replay=True).failures == ()
 
 
+@pytest.mark.parametrize("attack", ["extreme", "bury", "early"])
+def test_attacks_are_about_the_best_option_and_cost_pulls(attack):
+    """A liar's site need not have the largest mean of all cells: it fights the option that leads overall."""
+    problem = ba.Problem.from_rewards(sites(9, best=0.3))
+    keys = {"question": "overall", "byzantine": 1, "delta": 0.1, "trials": 20, "seed": 3, "workers": 1}
+    peace = ba.study(problem, **keys)
+    war = ba.study(problem, adversaries=[ba.Adversary("s0", attack)], **keys)
+    assert peace["correct"].all()
+    assert war["correct"].all()
+    assert war["pulls_max"].mean() > 1.1 * peace["pulls_max"].mean()
+    fooled = ba.study(
+        problem, adversaries=[ba.Adversary(f"s{j}", attack) for j in range(5)], **keys, max_rounds=20
+    )
+    assert not fooled["correct"].all(), "five of nine are too many for byzantine = 1"
+
+
 def test_more_lying_sites_than_tolerated_withdraw_the_promise():
     problem = ba.Problem.from_rewards(sites(5))
     liars = [ba.Adversary("s0", "extreme"), ba.Adversary("s1", "extreme")]

@@ -228,6 +228,27 @@ def test_a_problem_of_one_s_own_and_a_scenario_file_are_instances_too(tmp_path):
     assert ba.arena(["fisher"], TINY, trials=3, workers=1).scores[0].instance == "tiny"
 
 
+def test_bestarm_s_question_about_averages_has_rows_on_instances_whose_sites_share_options():
+    found = small(["bet", "fpe", "fisher"], ["site-effects-5"], trials=20)
+    assert [score.method for score in found.on("site-effects-5")] == ["bet", "fpe"]
+    bet = found.score("bet", "site-effects-5")
+    assert (bet.errors, bet.undecided) == (0, 0)
+    assert bet.pulls.mean < found.score("fpe", "site-effects-5").pulls.mean / 10
+    asked = ba.instances()["site-effects-5"].problem.asking("overall")
+    again = ba.study(asked, "bet", trials=200, delta=0.1, seed=9, workers=1)["pulls_total"]
+    assert abs(bet.pulls.mean - again.mean()) < 5 * again.std() / np.sqrt(20), "false alarm below 1e-5"
+
+
+def test_the_question_of_a_scenario_is_the_question_of_its_instance(tmp_path):
+    sites = {"US": {"A": 0.2, "B": 0.5}, "EU": {"A": 0.9, "B": 0.8}}
+    problem = ba.Problem.from_rewards(sites)
+    found = ba.arena(["bet"], {"mine": problem.asking("overall")}, trials=4, delta=0.1, workers=1)
+    assert (found.grounds[0].question, found.grounds[0].options) == ("overall", 2)
+    for keys in ({"question": "each"}, {"question": "overall", "weights": {"US": 2, "EU": 1}}):
+        with pytest.raises(ba.InputError, match="does not ask this question"):
+            ba.arena(["bet"], {"mine": problem.asking(**keys)}, trials=1)
+
+
 def test_options_of_an_entrant_are_read_as_numbers_and_words():
     assert entrant("bet:prefer=pulls:max-rounds=7").options == {"prefer": "pulls", "max_rounds": 7}
     assert entrant("fisher").proof

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import plain_baselines as plain
 import pytest
@@ -14,7 +12,7 @@ from bestarm.problem.instances import OVERALL
 from bestarm.stats.intervals import binomial_interval
 from bestarm.stats.limit import kl
 from bestarm.study.arena.bandit import Bandit
-from bestarm.study.arena.baselines import BASELINES, shared
+from bestarm.study.arena.baselines import BASELINES
 from bestarm.study.arena.baselines.batched import next_batch
 from bestarm.study.arena.baselines.lil_ucb import inner_level
 from bestarm.study.arena.baselines.lucb import kl_bound
@@ -180,40 +178,5 @@ def test_the_inner_level_of_lil_ucb_solves_the_equation_of_its_paper():
     assert 4 * np.sqrt(c * inner) + 4 * c * inner == pytest.approx(0.1)
 
 
-def test_schedules_of_players_keep_the_union_bounds_of_their_proofs():
-    """Each margin makes Hoeffding's bounds add up to δ; FPE reaches the half-width Δ of its round."""
-    players, options, delta = 7, 4, 0.1
-    rounds = [pair for _, pair in zip(range(30), shared.fed_elim(players, options, delta), strict=False)]
-    missed = sum(2 * np.exp(-2 * players * n * (margin / 2) ** 2) for n, margin in rounds) * options
-    assert missed <= delta
-    rounds = [pair for _, pair in zip(range(15), shared.collaborative(players, options, delta), strict=False)]
-    missed = sum(2 * np.exp(-2 * players * n * (margin / 2) ** 2) for n, margin in rounds) * options
-    assert missed <= delta
-    for theory in (True, False):
-        pairs = [
-            p for _, p in zip(range(8), shared.fpe(players, options, delta, theory=theory), strict=False)
-        ]
-        assert all(margin <= 2 * 2.0**-r for r, (_, margin) in enumerate(pairs))
-        assert all(a[0] <= b[0] for a, b in pairwise(pairs))
-
-
-def test_fed_elim_can_be_charged_for_its_uplinks():
-    outcome = run("fed-elim", CREW, trials=10)
-    pulls = outcome.columns()["pulls_total"]
-    assert (shared.cost_with_uplinks(outcome, 0.0) == pulls).all()
-    assert (outcome.uplinks % 4 == 0).all(), "every one of four clients sends"
-    assert (shared.cost_with_uplinks(outcome, 10.0) == pulls + 10 * outcome.uplinks).all()
-
-
-def test_players_need_options_in_common():
-    assert "same options" in BASELINES["fed-elim"].refuse(Bandit(SMALL))
-    assert not BASELINES["fed-elim"].refuse(Bandit(CREW))
-    assert not BASELINES["fpe"].refuse(Bandit(SHARED, OVERALL))
-
-
 def test_methods_written_from_memory_are_not_in_headline_tables():
-    assert {name for name, b in BASELINES.items() if not b.headline} == {
-        "fed-elim",
-        "collaborative",
-        "batched",
-    }
+    assert {name for name, b in BASELINES.items() if not b.headline} == {"batched"}

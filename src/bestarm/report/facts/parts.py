@@ -54,7 +54,8 @@ def of_parts(
     if about.peers:
         broken = (network or {}).get("broken") or ""
     else:
-        broken = too_many(problem, options, liars) or shared_recording(warnings)
+        unproved = method_named(method).unproved
+        broken = unproved or too_many(problem, options, liars) or shared_recording(warnings)
     if bits is None:
         bits = _bits_up(method, delta, options, problem, certificate)
     return RunFacts(

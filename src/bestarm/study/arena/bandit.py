@@ -241,7 +241,6 @@ class Outcome:
     def __init__(self, bandit: Bandit, trials: int) -> None:
         self.bandit = bandit
         self.answer = np.full(trials, -1)
-        self.uplinks = np.zeros(trials, dtype=np.int64)  # numbers sent by clients, where a kernel counts them
         self._numbers = {name: np.zeros(trials, dtype=np.int64) for name in ("rounds", "time", "up", "down")}
         self._load = np.zeros((trials, len(bandit.clients)), dtype=np.int64)
 

@@ -121,9 +121,10 @@ def _method_cell(
 ) -> Cell:
     if method.peers:
         raise InputError("needs a network of peers")
-    if instance.question != ANYWHERE and "question" in method.options.__dataclass_fields__:
-        options = {**options, "question": instance.question}
-    problem, name, made = prepare(instance.problem, method.name, options)
+    asked = instance.problem
+    if instance.question != ANYWHERE:
+        asked = asked.asking(instance.question)
+    problem, name, made = prepare(asked, method.name, options)
     if why := method.plan.left_out(problem.layout):
         raise InputError(why)
     if ties := problem.ties(method.local_bests):

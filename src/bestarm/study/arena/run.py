@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.errors import InputError
-from bestarm.problem.instances import ANYWHERE, Instance
+from bestarm.problem.instances import ANYWHERE, OVERALL, Instance
 from bestarm.problem.instances import instance as instance_named
 from bestarm.problem.problem import Problem
 from bestarm.protocol.kernel import Columns
@@ -112,7 +112,7 @@ def arena(
     fisher 7.2 0
     kl-lucb 16.3 0
     >>> found.left_out[0].why
-    'needs sites that all have the same options.'
+    'needs sites that all have the same options. Expected one group, or question = "overall".'
     """
     _check(delta, trials, workers, most)
     if resume and out is None:
@@ -205,6 +205,13 @@ def _of_problem(name: str, problem: Problem | Scenario, about: str) -> Instance:
     if not isinstance(problem, Problem):
         raise InputError(f"expected a Problem, got a {type(problem).__name__}", where=f'instance "{name}"')
     problem.demand_rewards()
+    question = problem.layout.question
+    if question.kind not in (ANYWHERE, OVERALL) or question.also or len(set(question.weights)) > 1:
+        raise InputError(
+            "the arena does not ask this question",
+            where=f'instance "{name}"',
+            expected='question = "anywhere", or "overall" with equal weights',
+        )
     unknown = any(mean is None for row in problem.means for mean in row)
     if problem.layout.finite or unknown or problem.best is None:
         raise InputError(
@@ -212,7 +219,7 @@ def _of_problem(name: str, problem: Problem | Scenario, about: str) -> Instance:
             where=f'instance "{name}"',
             expected="rewards that do not run out, with known means and a unique best arm",
         )
-    return Instance(name, about, lambda: problem)
+    return Instance(name, about, lambda: problem, question=question.kind)
 
 
 def _pairs(

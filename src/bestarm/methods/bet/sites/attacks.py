@@ -7,6 +7,7 @@ import numpy as np
 from bestarm.methods.bet.sites.client import Client
 from bestarm.methods.bet.sites.messages import Part, Report, encode
 from bestarm.protocol.lies import Liar, Lies
+from bestarm.stats.sums import Sums
 
 
 def alter(liar: Liar, payload: bytes) -> bytes | None:
@@ -59,4 +60,16 @@ def observed(machine: Client, arm: int) -> float | None:
     return float(np.dot(*map(np.array, zip(*told, strict=True))) / pulls) if pulls else None
 
 
-LIES = Lies(claims=lambda options: frozenset({"arm", "mean"}), alter=alter, observed=observed)
+def early(machine: Client) -> bytes:
+    """A part of the first block, sent before any pull: the first option always pays, the others never."""
+    n, values = machine.pulls_due.astype(float), np.eye(1, machine.arms)[0]
+    first = Sums(n, n * values, n * values, values, values)
+    met = None
+    if machine.reference is not None:
+        halves = (1.0 + values[machine.reference] - values) / 2.0
+        met = (Sums(n, n * halves, n * halves**2, halves, halves), machine.reference)
+    part = Part.of(first, machine.n, machine.own_wire, machine.binary, machine.supply, met)
+    return encode(part, machine.own_wire)[0]
+
+
+LIES = Lies(claims=lambda options: frozenset({"arm", "mean"}), alter=alter, observed=observed, early=early)

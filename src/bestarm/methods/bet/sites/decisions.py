@@ -9,7 +9,7 @@ options).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -247,6 +247,10 @@ class TrimmedRace(BestRace):
     which is at most the wealth without any f sites. Nothing is chosen block by block.
     """
 
+    prior: ClassVar[Floats] = 1.0 / (
+        np.arange(1.0, TRIMMED_STAKES + 1.0) * np.arange(2.0, TRIMMED_STAKES + 2.0)
+    )
+
     def tolerate(self, sites: Ints, faults: int) -> None:
         """Say which site each client belongs to, and how many sites may lie."""
         self.home, self.faults = np.unique(sites, return_inverse=True)[1], faults
@@ -274,9 +278,7 @@ class TrimmedRace(BestRace):
         for start in range(0, len(trial), size):
             self._add(before.sums, block, stand, trial[start : start + size], rival[start : start + size])
         most = np.sort(self.logs[rivals], axis=-2)[..., : self.logs.shape[-2] - self.faults, :]
-        g = np.arange(TRIMMED_STAKES)
-        weights = 1.0 / ((g + 1.0) * (g + 2.0))
-        self.log_wealth[rivals] = betting.log_mean_exp(most.sum(axis=-2), weights)
+        self.log_wealth[rivals] = betting.log_mean_exp(most.sum(axis=-2), self.prior)
         self.inside &= ~(rivals & bet_decisions.leaves(self.log_wealth, self.level))
 
     def _add(self, before: Sums, block: Block, stand: Stand, trial: Ints, rival: Ints) -> None:
