@@ -1,7 +1,7 @@
 """The gallery of the documentation: every screen in a real Chromium, light and dark, desktop and phone.
 
-``python docs/gallery.py`` (or ``make gallery``) makes each screen anew from fixed seeds, takes four pictures of
-it, and writes them to docs/images/gallery together with the page docs/gallery.md. ``--only NAME …`` makes some
+``python docs/gallery.py`` (or ``make gallery``) makes each screen anew from fixed seeds, takes four pictures
+of it, and writes them to docs/images/gallery, with the page docs/gallery.md. ``--only NAME …`` makes some
 of the screens, ``--out FOLDER`` writes the pictures elsewhere and leaves the page alone.
 """
 
@@ -83,11 +83,12 @@ def _study() -> str:
 def _arena() -> str:
     from bestarm.study.arena.result import Arena
 
-    return pages.of_arena(Arena.from_json((DOCS / "data" / "arena.json").read_bytes()))
+    return pages.of_arena(Arena.load(DOCS / "data" / "arena.json"))
 
 
 def _evidence() -> str:
-    return pages.of_evidence(ba.evidence(EXAMPLES / "hospitals.csv", site="hospital", arm="treatment"))
+    columns = {"site": "hospital", "option": "treatment", "successes": "recovered", "trials": "patients"}
+    return pages.of_evidence(ba.evidence(EXAMPLES / "hospitals.csv", question="overall", **columns))
 
 
 @contextlib.contextmanager
@@ -148,14 +149,14 @@ def _notebook(body: dict[str, str], html: Callable[[], str]) -> Open:
     """A page that has the element and the attributes of a notebook's own page around an output."""
     attributes = " ".join(f'{key}="{value}"' for key, value in body.items() if key != "ground")
     ground = body["ground"]
-    top = f'<!DOCTYPE html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    top = '<!DOCTYPE html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     return _page(
         lambda: f'{top}<body {attributes} style="margin:1rem;background:{ground}"><div>{html()}</div></body>'
     )
 
 
 def _record_fragment() -> str:
-    return pages.record_fragment(_example("target-detection", seed=7)())
+    return pages.record_fragment(_example("target-detection", seed=7, method="bet")())
 
 
 JUPYTER_LIGHT = {"data-jp-theme-light": "true", "ground": "#ffffff"}
@@ -165,7 +166,7 @@ VSCODE_DARK = {"class": "vscode-dark", "data-vscode-theme-kind": "vscode-dark", 
 SCREENS = {
     "bet": Screen(
         "A run of Fed-Bet", "Three sensors, nine options: leaderboard and the race of wealths.",
-        _run(_example("target-detection", seed=7)),
+        _run(_example("target-detection", seed=7, method="bet")),
     ),
     "fisher": Screen(
         "A run of Fed-Fisher", "Intervals round by round.",
@@ -175,11 +176,11 @@ SCREENS = {
         "A run of Fed-SEL", "Claimed intervals that shrink with the rounds.",
         _run(lambda: ba.identify(ba.Problem.paper_instance(5), "fed-sel", delta=0.1, seed=7, period=20_000)),
     ),
-    "reviews": Screen("Liars", "Six of 21 clients lie, and the answer is right.", _run(_example("fake-reviews"))),
+    "reviews": Screen("Liars", "Six of 21 clients lie; the answer is right.", _run(_example("fake-reviews"))),
     "fooled": Screen("Too many liars", "A plain mean is fooled: nothing is promised.", _run(_fooled)),
     "robots": Screen("Peers", "A network of 24 robots without a server.", _run(_example("robots"))),
     "overall": Screen(
-        "Best overall", "Three treatments at four hospitals: which sites disagree.", _run(_example("hospitals"))
+        "Best overall", "Three treatments at four hospitals; who disagrees.", _run(_example("hospitals"))
     ),
     "each": Screen(
         "Best at each site", "One answer per hospital.", _run(_example("hospitals", question="each"))
@@ -203,7 +204,7 @@ SCREENS = {
         _notebook(JUPYTER_LIGHT, _record_fragment),
     ),
     "jupyter-dark": Screen(
-        "In JupyterLab, dark", "The same record in a dark notebook.", _notebook(JUPYTER_DARK, _record_fragment)
+        "In JupyterLab, dark", "The same record, dark.", _notebook(JUPYTER_DARK, _record_fragment)
     ),
     "vscode": Screen("In VS Code, dark", "The same record.", _notebook(VSCODE_DARK, _record_fragment)),
 }  # fmt: skip
@@ -243,19 +244,19 @@ def markdown() -> str:
     """The page docs/gallery.md."""
     parts = [
         "# Gallery",
-        "Every screen of bestarm, in light and dark, on a desktop (1280 pixels) and on a phone (360 pixels). The "
-        "pictures show the top of each page. `make gallery` makes them anew, from fixed seeds, in a Chromium that "
-        "must be installed.",
+        "Every screen of bestarm, in light and dark, on a desktop (1280 pixels) and on a phone (360 pixels). "
+        "The pictures show the top of each page. `make gallery` makes them anew, from fixed seeds, in a "
+        "Chromium that must be installed.",
     ]
     for name, screen in SCREENS.items():
         parts.append(f"## {screen.title}\n\n{screen.shows}")
         for view, (width, _) in VIEWS.items():
             shown = 640 if view == "desktop" else 240
-            for scheme in SCHEMES:
-                parts.append(
-                    f"```{{image}} images/gallery/{name}-{view}-{scheme}.png\n:alt: {screen.title}, {view}, "
-                    f"{scheme}, {width} pixels wide\n:width: {shown}px\n```"
-                )
+            parts += [
+                f"```{{image}} images/gallery/{name}-{view}-{scheme}.png\n:alt: {screen.title}, {view}, "
+                f"{scheme}, {width} pixels wide\n:width: {shown}px\n```"
+                for scheme in SCHEMES
+            ]
     return "\n\n".join(parts) + "\n"
 
 

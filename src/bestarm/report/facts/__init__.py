@@ -13,6 +13,7 @@ from bestarm.report.facts.run import of_desk, of_record, of_rerun, so_far
 from bestarm.report.facts.site import of_client, of_node
 from bestarm.report.facts.structs import (
     BandFacts,
+    BetFacts,
     CellFacts,
     ClientFacts,
     ExitFacts,
@@ -20,16 +21,19 @@ from bestarm.report.facts.structs import (
     LineFacts,
     MethodFacts,
     NetworkFacts,
+    RangeFacts,
     RunFacts,
     SiteFacts,
     StudyFacts,
     TraceFacts,
+    WealthFacts,
 )
 from bestarm.report.facts.study import of_trials
 
 __all__ = [
     "MOST_POINTS",
     "BandFacts",
+    "BetFacts",
     "CellFacts",
     "ClientFacts",
     "ExitFacts",
@@ -37,10 +41,12 @@ __all__ = [
     "LineFacts",
     "MethodFacts",
     "NetworkFacts",
+    "RangeFacts",
     "RunFacts",
     "SiteFacts",
     "StudyFacts",
     "TraceFacts",
+    "WealthFacts",
     "network_of_graph",
     "of_client",
     "of_desk",

@@ -83,6 +83,22 @@ class TraceFacts(BandFacts, frozen=True, kw_only=True):
     out: bool
 
 
+class BetFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The logarithm of the wealth of the bets against an option after a number of pulls; `out` if it left."""
+
+    name: str
+    pulls: tuple[int, ...]
+    log_wealth: tuple[float, ...]
+    out: bool
+
+
+class WealthFacts(msgspec.Struct, frozen=True):
+    """The bets against every option; one leaves when the logarithm of its wealth reaches the limit."""
+
+    limit: float
+    bets: tuple[BetFacts, ...]
+
+
 class ExitFacts(msgspec.Struct, frozen=True, kw_only=True):
     """An arm or a whole group that was dropped: when, by whom, what beat it, and why.
 
@@ -225,7 +241,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     says whether the clients' own parts are known (None during the run). `peers` counts the honest peers by
     their answer. `broken` says why nothing is promised, `checks` what is wrong with the record. `file` and
     `command` belong to the record. A question about several sites has `options_by_site`, and `answers` and
-    `promises` as sentences.
+    `promises` as sentences. `roster` has every option in the order of the problem, which fixes its colour;
+    `wealths` are the bets of a method that bets.
     """
 
     method: MethodFacts
@@ -237,6 +254,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[LineFacts, ...]
     exits: tuple[ExitFacts, ...]
     traces: tuple[TraceFacts, ...]
+    roster: tuple[str, ...]
     data: DataFacts | None
     aim: str
     mean: str
@@ -273,6 +291,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     options_by_site: OptionTable | None = None
     answers: tuple[str, ...] = ()
     promises: tuple[str, ...] = ()
+    wealths: WealthFacts | None = None
 
 
 class OwnArmFacts(msgspec.Struct, frozen=True, kw_only=True):

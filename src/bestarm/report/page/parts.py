@@ -24,6 +24,18 @@ def style() -> str:
     return files("bestarm.report").joinpath("style.css").read_text(encoding="utf-8")
 
 
+@cache
+def script() -> str:
+    """The script of a page: values under the pointer, sorting, filtering, highlighting, copying."""
+    return files("bestarm.report").joinpath("page.js").read_text(encoding="utf-8")
+
+
+def command(text: str) -> Html:
+    """A command to copy. A line never breaks inside a word, such as after the dashes of an option."""
+    words = [[" " if k else None, tag("span", word)] for k, word in enumerate(text.split(" "))]
+    return tag("pre", tag("code", *words), class_="command")
+
+
 def figure(draw: Callable[[int], Html | None], caption: str) -> Html | None:
     """A picture in both widths, with its caption; None if there is no picture."""
     wide, narrow = draw(WIDE), draw(NARROW)
@@ -56,7 +68,7 @@ def all_options(facts: RunFacts) -> Html:
     """Every option of the run, in a collapsible part."""
     rows: list[list[Any]] = [["delta", f"{facts.delta:g}"]]
     rows += [[key, "–" if value is None else str(value)] for key, value in facts.options.items()]
-    return fold("All options", table(["option", "value"], rows))
+    return fold("All options", table(["option", "value"], rows, caption="Every option of the run"))
 
 
 def made_by(versions: Mapping[str, str]) -> str:

@@ -69,7 +69,9 @@ def _table(facts: StudyFacts) -> Html:
         span = cell.error_interval
         row += [number(cell.errors), "–" if span is None else f"{span[0]:.2g} to {span[1]:.2g}"]
         rows.append([*row, number(cell.undecided)])
-    kept = table(head, rows, numbers=set(range(len(facts.varied), len(head))))
+    kept = table(
+        head, rows, numbers=set(range(len(facts.varied), len(head))), caption="Means of each combination"
+    )
     note = "Means ± half the width of their 95 % intervals; the error rate has an exact 95 % interval."
     if "time" in kinds:
         note += " Each client makes one pull per time step."
