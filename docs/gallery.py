@@ -27,7 +27,7 @@ FOLDER = DOCS / "images" / "gallery"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VIEWS = {"desktop": (1280, 2000), "phone": (360, 2000)}  # width, and the most height that is kept
 SCHEMES = ("light", "dark")
-COLOURS = 96  # of a picture: keeps the files small
+COLOURS = 192  # of a picture: keeps the files small
 
 Open = Callable[[Path], contextlib.AbstractContextManager[str]]
 

@@ -15,6 +15,8 @@ from bestarm.util.text import visible
 
 LONGEST = 240  # most characters of one name or sentence in a page
 
+LONG = 40  # rows; a longer table scrolls by itself
+
 # Elements without an end tag.
 VOID = frozenset({"meta", "br", "hr", "link", "input"})
 
@@ -101,9 +103,10 @@ def table(
         tag("caption", caption),
         tag("thead", top),
         tag("tbody", body),
-        class_="many" if len(head) > 4 else None,
+        class_="most" if len(head) > 8 else "many" if len(head) > 4 else None,
     )
-    return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=_plain(caption))
+    kind_of = "scroll long" if len(rows) > LONG else "scroll"
+    return tag("div", inner, class_=kind_of, tabindex="0", role="region", aria_label=_plain(caption))
 
 
 def _plain(caption: Any) -> str:

@@ -18,6 +18,8 @@ from bestarm.report.numbers import number
 
 State = Literal["won", "in", "out"]
 
+Span = tuple[float, float] | tuple[None, None]
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -84,6 +86,9 @@ class _Known:
     def standing(self, name: str, place: int) -> Standing:
         """An option, without its lead."""
         band, pulls, mean = self._numbers(name)
+        span: Span = (None, None) if band is None else (band.lower[-1], band.upper[-1])
+        if name in self.won:
+            mean, span = self._said(name, mean, span)
         exit_, (state, became) = self._exit(name), self.state(name)
         return Standing(
             name=name,
@@ -91,27 +96,38 @@ class _Known:
             state=state,
             became=became,
             mean=mean,
-            lower=None if band is None else band.lower[-1],
-            upper=None if band is None else band.upper[-1],
+            lower=span[0],
+            upper=span[1],
             pulls=pulls,
             left="" if exit_ is None else when(exit_),
             why="" if exit_ is None else because(exit_),
         )
 
     def _numbers(self, name: str) -> tuple[BandFacts | None, int | None, float | None]:
-        """The interval, the pulls and the mean of an option, from the best source that knows it."""
-        row = self.rows.get(name)
-        if line := self.lines.get(name):
-            return line, row.pulls if row else line.pulls[-1], line.mean[-1]
-        if row:
-            return None, row.pulls, row.value
-        if trace := self.traces.get(name):
-            return trace, trace.pulls[-1], trace.mean[-1]
-        if exit_ := self.exits.get(name):
-            return None, exit_.pulls_last, exit_.mean
+        """The interval, the pulls and the mean of an option, from the source that saw most of it."""
+        line, trace, exit_ = self.lines.get(name), self.traces.get(name), self.exits.get(name)
+        if row := self.rows.get(name):
+            return line, row.pulls, row.value
+        if line and name in self.won:
+            return line, line.pulls[-1], line.mean[-1]
+        found: list[tuple[BandFacts | None, int, float]] = [
+            (band, band.pulls[-1], band.mean[-1]) for band in (line, trace) if band
+        ]
+        if exit_:
+            found.append((None, exit_.pulls_last, exit_.mean))
         if arm := self.early.get(name):
-            return None, arm.pulls, arm.mean
-        return None, None, None
+            found.append((None, arm.pulls, arm.mean))
+        return max(found, key=lambda source: source[1], default=(None, None, None))  # the first of equals
+
+    def _said(self, name: str, mean: float | None, span: Span) -> tuple[float | None, Span]:
+        """The mean and the interval of the winner, as the verdict says them."""
+        verdict = self.facts.verdict
+        assert verdict is not None
+        value, interval = verdict.mean, verdict.interval
+        for answer in verdict.answers:
+            if answer.option == name and answer.site is None:
+                value, interval = answer.value, answer.interval
+        return mean if value is None else value, interval or span
 
     def _exit(self, name: str) -> ExitFacts | None:
         """The exit of an option, or of the whole group that it was the last option of."""
@@ -172,4 +188,4 @@ def because(exit_: ExitFacts) -> str:
 
 def _times(log_wealth: float) -> str:
     """A wealth from its logarithm; a very large one has no exact number."""
-    return "more than 1e300" if log_wealth > 690.0 else f"{math.exp(log_wealth):,.3g}"
+    return "more than 1e300" if log_wealth > 690.0 else number(math.exp(log_wealth), 3)

@@ -14,13 +14,15 @@ def fate_of(facts: RunFacts, line: LineFacts) -> str:
     if line.fate == "in" and facts.verdict is None:
         return "in the race"
     group = line.name if facts.options_by_site else facts.groups[line.group].name
-    return fate(
+    named = facts.verdict is not None and facts.verdict.status == "identified"
+    became = fate(
         group,
         None if facts.verdict is None else facts.verdict.arm,
         line.when if line.fate == "out" else None,
         line.when if line.fate == "withdrew" else None,
         any(warning.group == group and DROPPED in warning.text for warning in facts.warnings),
     )
+    return "behind the winner" if named and became == "not ruled out" else became
 
 
 def interval_label(claimed: bool) -> str:

@@ -9,7 +9,6 @@ import msgspec
 
 from bestarm.errors import InputError
 from bestarm.problem.problem import Problem
-from bestarm.protocol.verdict import Verdict
 from bestarm.records.describe import leading, still_in, what_helps, why_undecided
 from bestarm.records.questions import Situation, headline, promise
 from bestarm.records.record import Record
@@ -89,7 +88,7 @@ def _of_record(record: Record, quick: bool, check: bool, command: str | None) ->
     by_client = record.pulls.by_client if record.pulls else {}
     facts = replace(
         facts,
-        lines=tuple(_as_said(line, verdict) for line in facts.lines),
+        lines=tuple(_as_said(line, verdict.arm, verdict.mean) for line in facts.lines),
         clients=tuple(replace(row, pulls=by_client.get(row.name)) for row in facts.clients),
         costs=_costs(record),
         verdict=verdict,
@@ -135,22 +134,11 @@ def _undecided(record: Record) -> UndecidedFacts | None:
     return UndecidedFacts(why_undecided(record), what_helps(record), still_in(record), leading(record))
 
 
-def _as_said(line: LineFacts, verdict: Verdict) -> LineFacts:
-    """End the winner's line at the mean and the interval of the verdict: an option has only one of each."""
-    mean, interval = verdict.mean, verdict.interval
-    for answer in verdict.answers:
-        if answer.site is None and answer.option == line.name and answer.answer == "best":
-            mean, interval = answer.value, answer.interval
-            break
-    else:
-        if line.name != verdict.arm:
-            return line
-    if mean is not None:
-        line = replace(line, mean=(*line.mean[:-1], mean))
-    if interval is not None:
-        low, high = interval
-        line = replace(line, lower=(*line.lower[:-1], low), upper=(*line.upper[:-1], high))
-    return line
+def _as_said(line: LineFacts, arm: str | None, mean: float | None) -> LineFacts:
+    """End the winner's line at the mean of the verdict, which may be the middle of a bin."""
+    if line.name != arm or mean is None:
+        return line
+    return replace(line, mean=(*line.mean[:-1], mean))
 
 
 def _peers(record: Record) -> dict[str, int] | None:

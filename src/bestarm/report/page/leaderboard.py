@@ -83,7 +83,7 @@ def _table(facts: RunFacts, shown: Sequence[Standing], rank: int, x: Axis | None
     rows = [
         [
             str(rank + k) if one.mean is not None else "–",
-            join(_dot(one), name(one.name, 80)),
+            tag("span", _dot(one), name(one.name, 80), class_="option"),
             number(one.mean),
             _whisker(one, x),
             _interval(one),

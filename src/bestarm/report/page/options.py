@@ -30,7 +30,7 @@ def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
             tag("strong", _number(mean), class_="best") if best == row.name else _number(mean)
             for mean, best in zip(row.means, found.bests, strict=True)
         ]
-        option = join(_dot(place.get(row.name, 0)), name(row.name, 80))
+        option = tag("span", _dot(place.get(row.name, 0)), name(row.name, 80), class_="option")
         rows.append([option, *value, *means, number(row.pulls), row.result or "–"])
     marks: list[dict[str, Any]] = [
         {

@@ -38,8 +38,8 @@ def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
     each = None if by_site and not facts.exits else arms(facts)
     made = [
         ("now", "Right now", now(facts)),
-        ("options", "Options by site", None if by_site is None else options_by_site(facts, by_site)),
         ("leaderboard", "Leaderboard", None if by_site and not by_site.weighted else leaderboard(facts)),
+        ("options", "Options by site", None if by_site is None else options_by_site(facts, by_site)),
         ("intervals", "The race", None if by_site and not facts.lines else _race(facts)),
         ("arms", "Each option" if by_site else "Each arm", each),
         ("costs", "What it cost", costs(facts)),
@@ -85,8 +85,8 @@ def _race(facts: RunFacts) -> Html | None:
 def _wealths(facts: RunFacts) -> Html | None:
     caption = (
         "Bets against each option, which grow when it keeps losing. An option whose wealth reaches the "
-        "dashed line leaves (×); the last one left is the answer (★). The scale is logarithmic; the line of a "
-        "champion is level while it rests."
+        "dashed line leaves (×); the last one left is the answer (★). The scale is logarithmic; the line of "
+        "a champion is level while it rests."
     )
     assert facts.wealths is not None
     return figure(
@@ -110,7 +110,10 @@ def _intervals(facts: RunFacts) -> Html | None:
     source = first if facts.method.peers else "what the server knew"
     others = len(facts.roster) - len(facts.lines)
     inner = f" The {others} other options lost inside their site: see the leaderboard." if others > 0 else ""
-    caption = f"How the intervals shrank, from {source}. A cross marks where an option was dropped.{note}"
+    caption = (
+        f"How the intervals that the run worked with shrank, from {source}. A cross marks where an option was "
+        f"dropped. The leaderboard has the interval of each option.{note}"
+    )
     drawn = svg.drawable(facts)
     shown = figure(partial(svg.race, facts), caption + inner + _not_drawn(len(drawn) - svg.MOST_LINES))
     return shown or tag("p", f"There was only one round: the leaderboard shows where it ended.{note}")
@@ -197,7 +200,8 @@ def _network(facts: RunFacts) -> Html | None:
     drawn = figure(
         partial(svg.network, facts),
         "Who hears whom. A shape is a group, its colour the option that the group is for. A dashed ring "
-        "marks a liar, a cross a client that was proven faulty. Where a name has no room, it is under the pointer.",
+        "marks a liar, a cross a client that was proven faulty. A name without room "
+        "is under the pointer.",
     )
     if drawn is None or net is None:
         return None

@@ -46,7 +46,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Frame:
-    """The layout of a chart: "round" or "pulls", the titles of the axes, the size and the vertical axis."""
+    """The layout of a chart: "round" or "pulls", the titles of the axes, the size and the vertical axis.
+
+    `ends` says whether the points tell the ends of their intervals; elsewhere the leaderboard has them.
+    """
 
     by: str
     titles: tuple[str, str]
@@ -58,6 +61,7 @@ class Frame:
     format: Callable[[float], str] = number
     limit: tuple[float, str] | None = None
     log: bool = False
+    ends: bool = False
 
 
 def spread(lines: Sequence[BandFacts], scale: Scale, *, means: bool = False) -> tuple[float, float]:
@@ -88,7 +92,7 @@ def chart(curves: Sequence[Curve], place: Frame) -> Html:
     if place.limit:
         at, said = place.limit
         parts.append(path([(x.begin, y(at)), (x.end, y(at))], class_="limit"))
-        parts.append(words(x.end, y(at) - 6, said, "end", class_="tick"))
+        parts.append(words(x.begin + 6, y(at) - 6, said, class_="tick"))
     order = {"out": 0, "in": 1, "won": 2}
     parts += [_drawn(curve, x, y, place) for curve in sorted(curves, key=lambda c: order[c.state])]
     keys, below = _legend(curves, width, height + 12)
@@ -171,6 +175,6 @@ def _some(count: int) -> list[int]:
 def _told(curve: Curve, i: int, place: Frame) -> str:
     """A point's numbers in words."""
     said = f"{place.by} {number(curve.at[i])}: {place.format(curve.value[i])}"
-    if not curve.lower:
+    if not curve.lower or not place.ends:
         return said
     return f"{said}, {place.format(curve.lower[i])} to {place.format(curve.upper[i])}"

@@ -98,7 +98,7 @@ def wealth_race(facts: RunFacts, width: int) -> Html | None:
     low = min(min(curve.value) for curve in curves)
     layout = Frame(
         by="pulls",
-        titles=("pulls of each rival", cut("wealth of the bets against an option", width - 60)),
+        titles=("pulls of each rival", "wealth against the option"),
         width=width,
         height=340 if width > PHONE else 260,
         span=(0.9 * min(low, 1.0), _wealth(math.inf, limit)),
@@ -151,5 +151,5 @@ def inside(facts: RunFacts, width: int) -> list[Html]:
         if len(by_group[j]) > len(traces):
             heading += f": the best {len(traces)} of {len(by_group[j])} arms"
         titles = ("pulls of the option", cut(facts.mean, width - 60))
-        panels.append(chart(curves, Frame("pulls", titles, width, 230, span, heading)))
+        panels.append(chart(curves, Frame("pulls", titles, width, 230, span, heading, ends=own)))
     return panels
