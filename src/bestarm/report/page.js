@@ -281,8 +281,8 @@
 
   window.bestarm = {enhance};
   document.body.append(tip);
-  enhance(document);
-  if (!document.getElementById("slider")) {
+  if (!document.getElementById("slider")) { // the live page's own script does this for its parts
+    enhance(document);
     window.addEventListener("hashchange", showLinked);
     if (linked() !== null) showLinked();
   }

@@ -7,6 +7,7 @@ The pages of ``bestarm.report.page`` are functions of these facts alone.
 
 from __future__ import annotations
 
+from bestarm.report.facts.forecast import as_it_looks, going_plan
 from bestarm.report.facts.network import network_of_graph
 from bestarm.report.facts.reading import MOST_POINTS
 from bestarm.report.facts.run import of_desk, of_record, of_rerun, so_far
@@ -21,6 +22,7 @@ from bestarm.report.facts.structs import (
     LineFacts,
     MethodFacts,
     NetworkFacts,
+    PlanFacts,
     RangeFacts,
     RunFacts,
     SiteFacts,
@@ -41,12 +43,15 @@ __all__ = [
     "LineFacts",
     "MethodFacts",
     "NetworkFacts",
+    "PlanFacts",
     "RangeFacts",
     "RunFacts",
     "SiteFacts",
     "StudyFacts",
     "TraceFacts",
     "WealthFacts",
+    "as_it_looks",
+    "going_plan",
     "network_of_graph",
     "of_client",
     "of_desk",

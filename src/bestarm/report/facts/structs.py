@@ -154,11 +154,15 @@ class RangeFacts(msgspec.Struct, frozen=True):
 
 
 class PlanFacts(msgspec.Struct, frozen=True):
-    """A forecast from simulated runs; `proved` has the proved upper bound of each cost."""
+    """A forecast from simulated runs; `proved` has the proved upper bound of each cost.
+
+    `note` says under which assumption it holds, if under any.
+    """
 
     trials: int
     ranges: dict[str, RangeFacts]
     proved: dict[str, float]
+    note: str = ""
 
 
 class LimitFacts(msgspec.Struct, frozen=True):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
-from bestarm.report.facts import RangeFacts, RunFacts
-from bestarm.report.markup import Html, clean, join, name, tag
+from bestarm.report.facts import ClientFacts, RangeFacts, RunFacts
+from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.numbers import number
+from bestarm.report.page.parts import MOST_ROWS
 from bestarm.report.standings import standings
 
 
@@ -47,8 +50,49 @@ def now(facts: RunFacts) -> Html | None:
     if ranked:
         cards.append(_card("in the race", number(len(ranked)), f"of {len(facts.roster):,} options"))
     if facts.plan and (span := facts.plan.ranges.get("rounds")):
-        cards.append(_card("similar runs end", _rounds(span), f"90 % of {facts.plan.trials} simulated runs"))
+        cards.append(
+            _card(
+                "similar runs end",
+                _rounds(span),
+                facts.plan.note or f"90 % of {facts.plan.trials} simulated runs",
+            )
+        )
     return tag("div", *cards, class_="cards") if cards else None
+
+
+def signs(facts: RunFacts, seen: Mapping[str, float]) -> Html | None:
+    """Each client's last sign of life, while a server runs; `seen` has the times that this page saw."""
+    if facts.verdict is not None or all(client.messages is None for client in facts.clients):
+        return None
+    waiting, gone = set(facts.waiting), set(facts.dropped)
+    faulty = {fault.client for fault in facts.faults}
+    ranked = sorted(
+        facts.clients, key=lambda client: (client.name not in waiting, seen.get(client.name, 0.0))
+    )
+    rows: list[list[Any]] = []
+    for client in ranked[:MOST_ROWS]:
+        state = "dropped" if client.name in gone else "awaited" if client.name in waiting else "has reported"
+        state = "proven faulty" if client.name in faulty else state
+        rows.append(
+            [
+                name(client.name, 80),
+                name(client.group, 60),
+                state,
+                number(client.messages),
+                _sign(client, seen),
+            ]
+        )
+    more = f" (the first {MOST_ROWS:,} of {len(ranked):,})" if len(ranked) > MOST_ROWS else ""
+    head = ["client", "group", "state", "messages", "last sign of life"]
+    return table(head, rows, numbers={3}, caption=f"The clients, those that are awaited first{more}")
+
+
+def _sign(client: ClientFacts, seen: Mapping[str, float]) -> Html | str:
+    at = seen.get(client.name)
+    if at is None:
+        return "before this page was opened" if client.messages else "none yet"
+    clock = datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S UTC")
+    return tag("time", clock, data_since=f"{at:.0f}")
 
 
 def _rounds(span: RangeFacts) -> str:

@@ -111,8 +111,8 @@ def _intervals(facts: RunFacts) -> Html | None:
     others = len(facts.roster) - len(facts.lines)
     inner = f" The {others} other options lost inside their site: see the leaderboard." if others > 0 else ""
     caption = (
-        f"How the intervals that the run worked with shrank, from {source}. A cross marks where an option was "
-        f"dropped. The leaderboard has the interval of each option.{note}"
+        f"How the intervals that the run worked with shrank, from {source}. A cross marks where an option "
+        f"was dropped. The leaderboard has the interval of each option.{note}"
     )
     drawn = svg.drawable(facts)
     shown = figure(partial(svg.race, facts), caption + inner + _not_drawn(len(drawn) - svg.MOST_LINES))
