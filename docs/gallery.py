@@ -27,7 +27,7 @@ FOLDER = DOCS / "images" / "gallery"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VIEWS = {"desktop": (1280, 2000), "phone": (360, 2000)}  # width, and the most height that is kept
 SCHEMES = ("light", "dark")
-COLOURS = 192  # of a picture: keeps the files small
+COLOURS = 256  # of a picture: keeps the files small
 
 Open = Callable[[Path], contextlib.AbstractContextManager[str]]
 
@@ -44,7 +44,7 @@ class Screen:
 def _file(html: str, folder: Path) -> str:
     target = folder / "screen.html"
     pages.write(html, target)
-    return target.as_uri()
+    return target.resolve().as_uri()
 
 
 def _page(make: Callable[[], str]) -> Open:
@@ -213,7 +213,11 @@ SCREENS = {
 def shoot(browser: Any, name: str, folder: Path) -> list[Path]:
     """Take the four pictures of a screen."""
     taken = []
-    with tempfile.TemporaryDirectory() as work, SCREENS[name].open(Path(work)) as url:
+    with (
+        tempfile.TemporaryDirectory() as work,
+        contextlib.chdir(work),  # a screen that shows a path shows a short one
+        SCREENS[name].open(Path()) as url,
+    ):
         for view, (width, most) in VIEWS.items():
             for scheme in SCHEMES:
                 context = browser.new_context(
@@ -221,6 +225,8 @@ def shoot(browser: Any, name: str, folder: Path) -> list[Path]:
                 )
                 tab = context.new_page()
                 tab.goto(url)
+                if url.startswith("http"):
+                    tab.locator("#state").filter(has_text=re.compile("^(Live|Wait)")).wait_for()
                 tab.wait_for_timeout(300)
                 height = min(most, tab.evaluate("document.documentElement.scrollHeight"))
                 tab.set_viewport_size({"width": width, "height": max(height, 300)})
@@ -271,6 +277,7 @@ def main() -> None:
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         parser.error(f"no Chromium on the PATH (looked for {', '.join(BROWSERS)})")
+    chosen.out = chosen.out.resolve()
     chosen.out.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])

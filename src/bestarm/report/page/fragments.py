@@ -13,7 +13,7 @@ from bestarm.report import svg
 from bestarm.report.markup import Html, join, name, table, tag
 from bestarm.report.page.evidence import evidence_sections
 from bestarm.report.page.leaderboard import leaderboard
-from bestarm.report.page.parts import MOST_ROWS, WIDE, figure, style
+from bestarm.report.page.parts import MOST_ROWS, WIDE, figure, notebook_style
 from bestarm.report.page.run import top
 from bestarm.report.page.study import study_sections
 from bestarm.report.svg import number
@@ -22,7 +22,7 @@ from bestarm.study.trials import Trials
 
 def _fragment(body: Html) -> str:
     """A part of a page with a style that applies to nothing else."""
-    return tag("div", tag("style", Html(f"@scope {{ {style().replace(':root', ':scope')} }}")), body)
+    return tag("div", tag("style", Html(notebook_style())), body, class_="bestarm")
 
 
 def record_fragment(record: Record) -> str:

@@ -18,7 +18,7 @@ from bestarm.report.words import interval_note
 
 ALL, FIRST = 30, 20  # up to ALL options are shown at once; of more, the FIRST ones, and a fold with the rest
 
-WIDTH = 190  # of the picture in a row
+WIDTH = 150  # of the picture in a row
 
 
 def leaderboard(facts: RunFacts) -> Html | None:
@@ -90,8 +90,8 @@ def _table(facts: RunFacts, shown: Sequence[Standing], rank: int, x: Axis | None
             number(one.pulls),
             number(one.lead, 3),
             one.became,
-            one.left or "–",
-            one.why or "–",
+            tag("span", one.left, class_="when") if one.left else "–",
+            tag("span", one.why, class_="why") if one.why else "–",
         ]
         for k, one in enumerate(shown)
     ]

@@ -58,7 +58,7 @@ def _kinds(facts: StudyFacts) -> dict[str, str]:
 
 def _table(facts: StudyFacts) -> Html:
     kinds = _kinds(facts)
-    head = [*facts.varied, "trials", *kinds.values(), "wrong", "wrong: 95 % interval", "undecided"]
+    head = [*facts.varied, "trials", *kinds.values(), "wrong", "wrong, 95 %", "undecided"]
     rows = []
     for cell in facts.cells[:MOST_ROWS]:
         row: list[Any] = [name(value, 60) for value in cell.keys.values()] + [number(cell.trials)]

@@ -33,9 +33,7 @@ def waiting_sections(path: Path) -> list[Section]:
 def _top(said: str, start: str, path: Path) -> Html:
     words = [
         tag("h1", f"Waiting: {said}", id="verdict"),
-        tag(
-            "p", "This page follows the run as soon as it starts; you need not load it again. Start it with:"
-        ),
+        tag("p", "This page follows the run as soon as it starts. To start it:"),
         command(start),
         tag("p", "Looked for: ", tag("code", clean(str(path), 400)), class_="note"),
     ]
