@@ -13,12 +13,12 @@ from typing import Literal
 
 from bestarm.protocol.rounds import DROPPED
 from bestarm.protocol.trace import Apart, FarBehind, LostTest, Wealth
-from bestarm.report.facts import BandFacts, ExitFacts, RunFacts
+from bestarm.report.facts import ExitFacts, RunFacts
 from bestarm.report.numbers import number
 
 State = Literal["won", "in", "out"]
 
-Span = tuple[float, float] | tuple[None, None]
+Span = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,7 @@ class _Known:
 
     def standing(self, name: str, place: int) -> Standing:
         """An option, without its lead."""
-        band, pulls, mean = self._numbers(name)
-        span: Span = (None, None) if band is None else (band.lower[-1], band.upper[-1])
+        span, pulls, mean = self._numbers(name)
         if name in self.won:
             mean, span = self._said(name, mean, span)
         exit_, (state, became) = self._exit(name), self.state(name)
@@ -103,21 +102,23 @@ class _Known:
             why="" if exit_ is None else because(exit_),
         )
 
-    def _numbers(self, name: str) -> tuple[BandFacts | None, int | None, float | None]:
+    def _numbers(self, name: str) -> tuple[Span, int | None, float | None]:
         """The interval, the pulls and the mean of an option, from the source that saw most of it."""
         line, trace, exit_ = self.lines.get(name), self.traces.get(name), self.exits.get(name)
         if row := self.rows.get(name):
-            return line, row.pulls, row.value
-        if line and name in self.won:
-            return line, line.pulls[-1], line.mean[-1]
-        found: list[tuple[BandFacts | None, int, float]] = [
-            (band, band.pulls[-1], band.mean[-1]) for band in (line, trace) if band
+            return (None, None) if line is None else (line.lower[-1], line.upper[-1]), row.pulls, row.value
+        found: list[tuple[Span, int, float]] = [
+            ((band.lower[-1], band.upper[-1]), band.pulls[-1], band.mean[-1])
+            for band in (line, trace)
+            if band
         ]
+        if line and name in self.won:
+            return found[0]
         if exit_:
-            found.append((None, exit_.pulls_last, exit_.mean))
+            found.append(((exit_.lower, exit_.upper), exit_.pulls_last, exit_.mean))
         if arm := self.early.get(name):
-            found.append((None, arm.pulls, arm.mean))
-        return max(found, key=lambda source: source[1], default=(None, None, None))  # the first of equals
+            found.append(((None, None), arm.pulls, arm.mean))
+        return max(found, key=lambda source: source[1], default=((None, None), None, None))
 
     def _said(self, name: str, mean: float | None, span: Span) -> tuple[float | None, Span]:
         """The mean and the interval of the winner, as the verdict says them."""

@@ -13,6 +13,10 @@ def fate_of(facts: RunFacts, line: LineFacts) -> str:
     """The state of a group, in a few words."""
     if line.fate == "in" and facts.verdict is None:
         return "in the race"
+    if facts.options_by_site:
+        row = next((row for row in facts.options_by_site.rows if row.name == line.name), None)
+        if row and row.result in ("control", "better", "worse", "within", "open"):
+            return row.result
     group = line.name if facts.options_by_site else facts.groups[line.group].name
     named = facts.verdict is not None and facts.verdict.status == "identified"
     became = fate(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bestarm.report.facts.forecast import as_it_looks, going_plan
 from bestarm.report.facts.network import network_of_graph
 from bestarm.report.facts.reading import MOST_POINTS
-from bestarm.report.facts.run import of_desk, of_record, of_rerun, so_far
+from bestarm.report.facts.run import drawable_facts, of_desk, of_record, of_rerun, so_far
 from bestarm.report.facts.site import of_client, of_node
 from bestarm.report.facts.structs import (
     BandFacts,
@@ -51,6 +51,7 @@ __all__ = [
     "TraceFacts",
     "WealthFacts",
     "as_it_looks",
+    "drawable_facts",
     "going_plan",
     "network_of_graph",
     "of_client",

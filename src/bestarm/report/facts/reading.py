@@ -101,6 +101,9 @@ class Reader:
     def _exit(self, exit_: Exit) -> ExitFacts:
         j, user = exit_.group, self.scale.user
         whole = f"{subject(self.problem, j)} (the whole group)"
+        band = None
+        if exit_.arm is not None and not self.asks and exit_.pulls[1] > 0:
+            band = self.around(j, [exit_.pulls[0]], [exit_.mean * exit_.pulls[0]])
         return ExitFacts(
             name=whole if exit_.arm is None else self.arm(j, exit_.arm),
             group=j,
@@ -113,6 +116,8 @@ class Reader:
             rival=self._rival(exit_),
             rival_mean=None if exit_.rival_mean is None else user(exit_.rival_mean),
             why=self._why(exit_.why),
+            lower=None if band is None else band.lower[0],
+            upper=None if band is None else band.upper[0],
         )
 
     def _rival(self, exit_: Exit) -> str | None:

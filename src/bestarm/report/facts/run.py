@@ -116,6 +116,27 @@ def _of_record(record: Record, quick: bool, check: bool, command: str | None) ->
     return facts
 
 
+def drawable_facts(record: Record) -> RunFacts:
+    """What a plot of a record needs: its lines, exits and verdict, and nothing that takes long."""
+    facts = of_parts(
+        record.method,
+        record.delta,
+        record.options,
+        record.problem,
+        record.verdict.certificate,
+        warnings=record.warnings,
+        bits={},
+        verdict=record.verdict,
+    )
+    verdict = replace(record.verdict, certificate={})
+    return replace(
+        facts,
+        lines=tuple(_as_said(line, verdict.arm, verdict.mean) for line in facts.lines),
+        verdict=verdict,
+        undecided=_undecided(record),
+    )
+
+
 def _costs(record: Record) -> CostFacts:
     peers = record.peers is not None
     return CostFacts(

@@ -102,7 +102,8 @@ class WealthFacts(msgspec.Struct, frozen=True):
 class ExitFacts(msgspec.Struct, frozen=True, kw_only=True):
     """An arm or a whole group that was dropped: when, by whom, what beat it, and why.
 
-    `clients` of `of` clients of the group dropped it; both are None if the server did.
+    `clients` of `of` clients of the group dropped it; both are None if the server did. `lower` and `upper`
+    are the ends of its interval then, if they are known.
     """
 
     name: str
@@ -116,6 +117,8 @@ class ExitFacts(msgspec.Struct, frozen=True, kw_only=True):
     rival: str | None
     rival_mean: float | None
     why: Why | None
+    lower: float | None = None
+    upper: float | None = None
 
     @property
     def by_server(self) -> bool:
