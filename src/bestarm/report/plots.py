@@ -140,7 +140,7 @@ def intervals(record: Record, ax: Axes | None = None, x: str | None = None) -> A
         ax.set_xlabel("round (round 0: the first reports)")
         ax.locator_params(axis="x", integer=True)
         if max(line.round[-1] for line in shown) == 0:
-            ax.set_xlim(-0.5, 0.5)
+            ax.set(xlim=(-0.5, 0.5), xticks=[0])
     else:
         ax.set_xlabel("pulls of the option")
         set_pulls(ax, {pulls for line in shown for pulls in line.pulls})

@@ -114,10 +114,10 @@ class _Known:
         ]
         if line and name in self.won:
             return found[0]
+        if arm := self.early.get(name):  # before the first round, means of the rewards themselves
+            return (None, None), arm.pulls, arm.mean
         if exit_:
             found.append(((exit_.lower, exit_.upper), exit_.pulls_last, exit_.mean))
-        if arm := self.early.get(name):
-            found.append(((None, None), arm.pulls, arm.mean))
         return max(found, key=lambda source: source[1], default=((None, None), None, None))
 
     def _said(self, name: str, mean: float | None, span: Span) -> tuple[float | None, Span]:

@@ -13,6 +13,7 @@ from bestarm.records.views import trace_of
 from bestarm.report import plots
 from bestarm.report.facts import RunFacts, drawable_facts
 from bestarm.report.standings import winners
+from bestarm.report.words import against_control
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +76,7 @@ def _draw_wealth(
 ) -> None:
     """The wealth of one arm after its blocks as a rival; it left after `out` pulls."""
     name = facts.roster[arm[0]] if facts.options_by_site else _full_name(facts, *arm)
-    fate = "winner" if name in winners(facts) else "not ruled out"
+    fate = "winner" if name in winners(facts) else against_control(facts, name) or "not ruled out"
     look = plots.option_line(facts, name)
     blocks = sorted({(bet.begin, bet.end, bet.champion) for bet in found.bets})
     x, y = [blocks[0][0]], [0.0]
@@ -88,7 +89,8 @@ def _draw_wealth(
                 ax.plot(
                     [begin, end], rest, color=look["color"], linewidth=7, alpha=0.3, solid_capstyle="butt"
                 )
-    label = f" {plots.plain(name)} ({fate if out is None else f'out after {out:,} pulls'})"
+    gone = against_control(facts, name) or "out"
+    label = f" {plots.plain(name)} ({fate if out is None else f'{gone} after {out:,} pulls'})"
     marker = plots.MARKERS[arm[1] % len(plots.MARKERS)]
     ax.plot(x, np.exp(y), marker=marker, markersize=4, label=label, **look)
     if out is not None:

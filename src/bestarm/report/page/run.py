@@ -97,12 +97,9 @@ def _wealths(facts: RunFacts) -> Html | None:
 
 def _intervals(facts: RunFacts) -> Html | None:
     if not facts.lines and facts.so_far:
-        rows = [[name(arm.name, 80), number(arm.pulls), number(arm.mean)] for arm in facts.so_far[:MOST_ROWS]]
-        told = table(
-            ["arm", "pulls", clean(facts.mean)], rows, numbers={1, 2}, caption="What was drawn before the end"
-        )
         own = " (means of the rewards themselves; pictures below are of coins)" * bool(facts.coins)
-        return join(tag("p", f"No round was completed. What was drawn until then{own}:"), told)
+        text = "No round was completed. The leaderboard shows what was drawn until then"
+        return tag("p", f"{text}{own}.")
     if not facts.lines:
         return tag("p", "No round was completed.")
     note = f" {interval_note(facts.method)}".rstrip()

@@ -12,7 +12,7 @@ from bestarm.report.numbers import number
 from bestarm.report.standings import states
 from bestarm.report.svg.base import PHONE, cut
 from bestarm.report.svg.chart import Curve, Frame, chart, spread
-from bestarm.report.words import fate_of
+from bestarm.report.words import against_control, fate_of
 
 MOST_LINES = 20  # of a chart of the race
 
@@ -82,13 +82,14 @@ def wealth_race(facts: RunFacts, width: int) -> Html | None:
         pulls, wealth = list(bet.pulls), list(bet.log_wealth)
         if not bet.out and pulls[-1] < last:  # a champion rests
             pulls, wealth = [*pulls, last], [*wealth, wealth[-1]]
-        note = f"out after {bet.pulls[-1]:,} pulls" if bet.out else ""
+        against = against_control(facts, bet.name)
+        note = f"{against or 'out'} after {bet.pulls[-1]:,} pulls" if bet.out else against
         won = state.get(bet.name, "in")
         curves.append(
             Curve(
                 name=bet.name,
                 place=place.get(bet.name, 0),
-                state="out" if bet.out else won,
+                state="out" if bet.out and not against else won,
                 at=pulls,
                 value=[_wealth(value, limit) for value in wealth],
                 note=note or {"won": "winner", "out": "behind"}.get(won, "in the race"),
