@@ -1,4 +1,4 @@
-"""What a report does in a real Chromium: leaderboard, colours, interaction, themes. `make test-browser` runs it."""
+"""What a page does in a real Chromium: leaderboard, colours, interaction, themes. See docs/report.md."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def visit(chromium, folder):
     assert said == []
 
 
-ROWS = """() => [...document.querySelectorAll('#leaderboard tbody tr')].map(row => row.cells[1].innerText.trim())"""
+ROWS = "[...document.querySelectorAll('#leaderboard tbody tr')].map(row => row.cells[1].innerText.trim())"
 
 # By option: all colours in which its marks are drawn anywhere on the page.
 COLOURS = """() => { const found = {};
@@ -93,7 +93,7 @@ COLOURS = """() => { const found = {};
     (found[option] ??= []).push(getComputedStyle(part).color); }
   return Object.fromEntries(Object.entries(found).map(([k, v]) => [k, [...new Set(v)]])); }"""
 
-# Every visible text whose contrast to its ground is too small; marks that are drawn over a line are not text.
+# Every visible text whose contrast to its ground is too small.
 FAINT = """() => { const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => v / 255)
   .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b; };

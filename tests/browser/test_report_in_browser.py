@@ -110,7 +110,8 @@ def test_every_plot_draws_and_nothing_overflows(visit, name, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-STOPS = "[...document.querySelectorAll('a, summary, .scroll, button, input, .chart, .key')].filter(e => e.checkVisibility())"
+KINDS = "a, summary, .scroll, button, input, .chart, .key"
+STOPS = f"[...document.querySelectorAll('{KINDS}')].filter(e => e.checkVisibility())"
 
 
 def test_every_control_can_be_reached_with_the_keyboard(visit):

@@ -57,16 +57,20 @@ function show(sections, wanted, name) {
   if (window.scrollY > 0 && after !== before) window.scrollBy({top: after - before, behavior: "instant"});
 }
 
+// What a control is, for finding it again in the new content of its part.
+const named = stop => `${stop.tagName} ${stop.getAttribute("aria-label") ?? stop.textContent.trim()}`;
+
 function replace(place, html) {
   const open = [...place.querySelectorAll("details")].map(details => details.open);
   const spots = [...place.querySelectorAll(".scroll")].map(box => [box.scrollLeft, box.scrollTop]);
-  const focus = [...place.querySelectorAll(STOPS)].indexOf(document.activeElement);
+  const focus = place.contains(document.activeElement) ? named(document.activeElement) : null;
   place.innerHTML = html;
   sent.set(place, html);
   window.bestarm.enhance(place);
   place.querySelectorAll("details").forEach((details, k) => { details.open = open[k] ?? details.open; });
   place.querySelectorAll(".scroll").forEach((box, k) => { if (spots[k]) box.scrollTo(...spots[k]); });
-  if (focus >= 0) place.querySelectorAll(STOPS)[focus]?.focus({preventScroll: true});
+  if (focus !== null)
+    [...place.querySelectorAll(STOPS)].find(stop => named(stop) === focus)?.focus({preventScroll: true});
 }
 
 function relink(links) {

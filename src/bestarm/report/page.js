@@ -10,7 +10,7 @@
     made.append(...children);
     return made;
   };
-  const chosen = new Map(); // what a reader chose for a table, by its caption: sorting and filter
+  const chosen = new Map(); // what a reader chose for a table, by its place: sorting and filter
   let picked = null; // the option that stays highlighted
   const tip = make("div", {className: "tip", hidden: true});
   tip.setAttribute("role", "status");
@@ -203,7 +203,8 @@
     const box = table.closest(".scroll");
     if (!box || box.previousElementSibling?.classList.contains("tools")) return;
     const caption = table.caption?.textContent ?? "table";
-    const key = `${table.closest("section")?.id} ${caption.replace(/\d[\d,]*/g, "#")}`;
+    const section = table.closest("section");
+    const key = `${section?.id} ${[...(section?.querySelectorAll("table") ?? [])].indexOf(table)}`;
     const state = chosen.get(key) ?? {sort: null, down: false, filter: ""};
     chosen.set(key, state);
     const tools = make("div", {className: "tools"});

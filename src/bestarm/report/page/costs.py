@@ -85,6 +85,6 @@ def _by_client(facts: RunFacts) -> Html | None:
         for client in clients[:MOST_ROWS]
     ]
     head = ["client", "group", *(titles[key] for key in shown)]
-    kept = table(head, rows, numbers=set(range(2, len(head))), caption="Costs by client")
+    kept = table(head, rows, numbers=set(range(2, len(head))), caption="Pulls and bits of each client")
     more = f" (the first {MOST_ROWS:,} of {len(clients):,})" if len(clients) > MOST_ROWS else ""
     return fold(f"By client{more}", kept)

@@ -146,5 +146,6 @@ def _scale(x: Axis | None) -> Html | None:
     if x is None:
         return None
     ticks = x.ticks(3)
-    parts = [words(min(max(x(v), 14), WIDTH - 14), 13, short(v), "middle", class_="tick") for v in ticks]
+    parts = [words(min(max(x(v), 14), WIDTH - 14), 11, short(v), "middle", class_="tick") for v in ticks]
+    parts += [path([(x(v), 14), (x(v), 18)], class_="axis") for v in ticks]
     return svg(WIDTH, 18, f"axis from {short(x.low)} to {short(x.high)}", *parts, class_="row")
