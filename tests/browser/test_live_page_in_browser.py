@@ -1,4 +1,4 @@
-"""What the live page adds to a report, in a real Chromium: stable colours, leader, forecast, signs of life."""
+"""What the live page adds to a report, in a real Chromium: stable colours, leader, forecast, life signs."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
 import pytest
 from test_report import Page
@@ -42,7 +43,7 @@ def record_of(kind):
 
 @functools.cache
 def facts_of(kind):
-    return collect.of_record(record_of(kind))
+    return collect.of_record(record_of(kind), quick=kind != "bet")
 
 
 @pytest.mark.parametrize("kind", RUNS)
@@ -60,7 +61,7 @@ def test_every_option_is_ranked_once_by_its_mean_with_the_winner_first(kind):
     sign = -1 if facts.scale.goal == "min" else 1
     means = [sign * one.mean for one in ranked[1:] if one.mean is not None]
     assert means == sorted(means, reverse=True)
-    for one, other in zip(ranked, ranked[1:], strict=False):
+    for one, other in itertools.pairwise(ranked):
         assert one.lead == pytest.approx(sign * (one.mean - other.mean))
     for one in ranked:
         if one.lower is not None:
@@ -76,7 +77,7 @@ def test_the_winner_has_the_mean_and_the_interval_of_the_verdict_and_no_other_is
     mean, interval = (answer.value, answer.interval) if answer else (verdict.mean, verdict.interval)
     assert first.mean == mean
     assert (first.lower, first.upper) == interval
-    sections = dict((key, body) for key, _, body in page.sections(facts))
+    sections = {key: body for key, _, body in page.sections(facts)}
     shown = f"{number(interval[0])} to {number(interval[1])}"
     assert shown in Page(sections["leaderboard"]).text
     line = next(line for line in facts.lines if line.name == first.name)
@@ -126,7 +127,7 @@ def test_the_words_of_a_command_stay_together():
 
 
 def test_a_client_names_what_beat_its_arms(tmp_path):
-    """An arm that falls to the bin of the leader was beaten by that leader, not by an arm of its own group."""
+    """An arm that falls to the bin of the leader was beaten by it, not by an arm of its own group."""
     close = {"west": {"a": 0.95, "b": 0.05}, "east": {"c": 0.62, "d": 0.6}}
     case = ba.Scenario(ba.Problem.from_rewards(close), "fisher", None, {"delta": 0.1})
     files.init(case, tmp_path / "f", port=0)
