@@ -8,14 +8,16 @@ import math
 def number(x: float | None, digits: int = 4) -> str:
     """Format a number for readers; a dash if there is none.
 
-    >>> [number(x) for x in (1234.2, 0.87123, 3.8e-12, None)], number(163.7, 2)
-    (['1,234', '0.8712', '3.8e-12', '–'], '164')
+    >>> [number(x) for x in (1234.2, 0.87123, 3.8e-12, 1e40, None)], number(163.7, 2)
+    (['1,234', '0.8712', '3.8e-12', '1e+40', '–'], '164')
     """
     if x is None:
         return "–"
     if math.isinf(x):
         return "∞"
-    if x == int(x) and abs(x) < 1e15:
+    if abs(x) >= 1e15:
+        return f"{x:.{digits}g}"
+    if x == int(x):
         return f"{int(x):,}"
     return f"{x:,.0f}" if abs(x) >= 10 ** (digits - 1) else f"{x:.{digits}g}"
 

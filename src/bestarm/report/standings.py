@@ -99,8 +99,14 @@ class _Known:
             upper=span[1],
             pulls=pulls,
             left="" if exit_ is None else when(exit_),
-            why="" if exit_ is None else because(exit_),
+            why="" if exit_ is None else self._why(name, exit_),
         )
+
+    def _why(self, name: str, exit_: ExitFacts) -> str:
+        """Why an option left; one that is compared with a control has an answer instead."""
+        said = because(exit_)
+        answered = name in self.rows and self.rows[name].result not in ("ruled out", "still in")
+        return said.replace("the bets against it", "the bets on this answer") if answered else said
 
     def _numbers(self, name: str) -> tuple[Span, int | None, float | None]:
         """The interval, the pulls and the mean of an option, from the source that saw most of it."""

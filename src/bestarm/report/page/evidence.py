@@ -126,7 +126,7 @@ def _forest(evidence: Evidence, width: int) -> Html | None:
     parts = []
     for value in x.ticks(4 if narrow else 6):
         parts.append(path([(x(value), 8), (x(value), height - 40)], class_="grid"))
-        parts.append(words(x(value), height - 24, short(value), "middle", class_="tick"))
+        parts.append(words(max(x(value), 16), height - 24, short(value), "middle", class_="tick"))
     for k, (option, label) in enumerate(zip(shown, names, strict=True)):
         y = 12 + step * k + (30 if narrow else 14)
         if narrow:

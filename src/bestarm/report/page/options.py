@@ -21,17 +21,19 @@ def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
         *(["value"] if found.weighted else []),
         *(_site(site, dissent if found.weighted else {}) for site in found.sites),
         "pulls",
-        "result",
+        *(["result"] if found.weighted else []),
     ]
+    answers = facts.verdict.answers if facts.verdict else ()
+    named = {(answer.site, answer.option) for answer in answers if answer.answer == "best"}
     rows: list[list[Any]] = []
     for row in found.rows[:MOST_ROWS]:
         value = [_number(row.value)] if found.weighted else []
         means = [
-            tag("strong", _number(mean), class_="best") if best == row.name else _number(mean)
-            for mean, best in zip(row.means, found.bests, strict=True)
+            _mean(mean, best == row.name, (site, row.name) in named)
+            for site, mean, best in zip(found.sites, row.means, found.bests, strict=True)
         ]
         option = tag("span", _dot(place.get(row.name, 0)), name(row.name, 80), class_="option")
-        rows.append([option, *value, *means, number(row.pulls), row.result or "–"])
+        rows.append([option, *value, *means, number(row.pulls), *([row.result] if found.weighted else [])])
     marks: list[dict[str, Any]] = [
         {
             "data_option": place.get(row.name, 0),
@@ -42,10 +44,18 @@ def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
     if found.weighted and len(set(found.weights)) > 1:
         weights = [number(weight, 3) for weight in found.weights]
         rows.append([tag("em", "weight of the site"), "", *weights, "", ""])
-    shown = table(head, rows, numbers=set(range(1, len(head) - 1)), caption=_caption(found), marks=marks)
+    last = len(head) - found.weighted
+    shown = table(head, rows, numbers=set(range(1, last)), caption=_caption(found), marks=marks)
     more = len(found.rows) - MOST_ROWS
     cut = tag("p", f"{more:,} further options are in the record.", class_="note") if more > 0 else None
     return join(_dissent(found), shown, cut, tag("p", _note(found), class_="note"))
+
+
+def _mean(mean: float | None, best: bool, answer: bool) -> Html | str:
+    """A mean at a site: bold if it is the best there, with a star if the run named it."""
+    if not best and not answer:
+        return _number(mean)
+    return tag("strong", "★ " if answer else None, _number(mean), class_="best" if best else None)
 
 
 def _site(site: str, dissent: dict[str, str]) -> Html:
@@ -66,7 +76,7 @@ def _caption(found: OptionTable) -> str:
 
 def _note(found: OptionTable) -> str:
     if not found.weighted:
-        return "The mean of each option at each site; the best mean of a site is in bold."
+        return "The mean of each option at each site; the best of a site is in bold. A star marks an answer."
     average = "average" if len(set(found.weights)) <= 1 else "weighted average"
     return (
         f"The value of an option is its {average} over all sites. Beside it, its mean at each site; the best "

@@ -29,7 +29,7 @@ from bestarm.report.page.trust import notes, trust
 from bestarm.report.page.verdict import guarantee, sentence
 from bestarm.report.standings import because, when
 from bestarm.report.svg import number
-from bestarm.report.words import interval_note
+from bestarm.report.words import against_control, interval_note
 
 
 def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
@@ -89,6 +89,11 @@ def _wealths(facts: RunFacts) -> Html | None:
         "a champion is level while it rests."
     )
     assert facts.wealths is not None
+    if any(against_control(facts, bet.name) for bet in facts.wealths.bets):
+        caption = (
+            "Bets on the answer about each option, of several the furthest. An option whose wealth "
+            "reaches the dashed line is settled (×). The scale is logarithmic."
+        )
     return figure(
         partial(svg.wealth_race, facts),
         caption + _not_drawn(len(facts.wealths.bets) - len(svg.bets_drawn(facts))),

@@ -77,6 +77,7 @@ def wealth_race(facts: RunFacts, width: int) -> Html | None:
         return None
     limit, place, state = facts.wealths.limit, places(facts.roster), states(facts)
     last = max(bet.pulls[-1] for bet in facts.wealths.bets)
+    compared = any(against_control(facts, bet.name) for bet in facts.wealths.bets)
     curves = []
     for bet in bets_drawn(facts):
         pulls, wealth = list(bet.pulls), list(bet.log_wealth)
@@ -99,14 +100,14 @@ def wealth_race(facts: RunFacts, width: int) -> Html | None:
     low = min(min(curve.value) for curve in curves)
     layout = Frame(
         by="pulls",
-        titles=("pulls of each rival", "wealth against the option"),
+        titles=("pulls of each rival", "wealth of the answer" if compared else "wealth against the option"),
         width=width,
         height=340 if width > PHONE else 260,
         span=(0.9 * min(low, 1.0), _wealth(math.inf, limit)),
         log=True,
         label="Wealth of the bets against each option",
         format=lambda value: f"{number(value, 3)} times its start",
-        limit=(math.exp(limit), f"leaves at {number(math.exp(limit))}"),
+        limit=(math.exp(limit), f"{'settled' if compared else 'leaves'} at {number(math.exp(limit))}"),
     )
     return chart(curves, layout)
 
