@@ -82,7 +82,8 @@ def visit(chromium, folder):
     assert said == []
 
 
-DRAWN = """() => [...document.querySelectorAll('svg')].filter(s => !s.ariaHidden && s.getClientRects().length).map(s => {
+DRAWN = """() => [...document.querySelectorAll('svg:not([aria-hidden])')]
+  .filter(s => s.getClientRects().length).map(s => {
   const all = s.getBoundingClientRect();
   const marks = [...s.querySelectorAll('path, circle, rect')].map(m => m.getBoundingClientRect());
   return {label: s.getAttribute('aria-label'), width: all.width, height: all.height,

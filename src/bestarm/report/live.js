@@ -33,6 +33,9 @@ function show(sections, wanted, name) {
   const bar = at("bar").offsetHeight;
   const anchor = [...main.children].find(section => section.getBoundingClientRect().bottom > bar + 1);
   const before = anchor?.getBoundingClientRect().top;
+  // First of all: otherwise the others would be moved, and lose the focus.
+  for (const section of [...main.children])
+    if (!wanted.some(([id]) => id === section.id)) section.remove();
   const links = [];
   let place = null;
   for (const [id, heading] of wanted) {
@@ -49,8 +52,6 @@ function show(sections, wanted, name) {
     if (id in sections) replace(section.lastElementChild, sections[id]);
     if (heading) links.push([id, heading]);
   }
-  for (const section of [...main.children])
-    if (!wanted.some(([id]) => id === section.id)) section.remove();
   relink(links);
   document.title = name;
   const after = anchor?.isConnected ? anchor.getBoundingClientRect().top : before;
