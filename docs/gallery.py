@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import io
 import re
 import shutil
@@ -145,6 +146,38 @@ def _waiting(folder: Path) -> Iterator[str]:
         yield url
 
 
+@functools.cache
+def _demo(kind: str) -> Path:
+    """The folder of a finished federation or mesh, with a liar, a slow client and one that was killed."""
+    from bestarm.deploy.federation import demo as federation
+    from bestarm.deploy.mesh import demo as mesh
+
+    folder = Path(tempfile.mkdtemp()) / kind
+    {"federation": federation, "mesh": mesh}[kind].demo(folder, 1, lambda text: None)
+    return folder
+
+
+@contextlib.contextmanager
+def _server(folder: Path) -> Iterator[str]:
+    """A federation's server, half way."""
+    from bestarm.util.journal import Journal
+
+    half = folder / "fed"
+    shutil.copytree(_demo("federation"), half, ignore=shutil.ignore_patterns("journal.db*"))
+    with Journal.open(_demo("federation") / "journal.db", write=False) as journal:
+        events = list(journal.events())
+        part = Journal.create(half / "journal.db", journal.kind, journal.header)
+    with part:
+        for event in events[: len(events) // 2]:
+            part.append(event.kind, event.body)
+    with _serving(half) as url:
+        yield url
+
+
+def _site(kind: str, under: str) -> Open:
+    return _page(lambda: pages.read(sorted((_demo(kind) / under).iterdir())[0]))
+
+
 def _notebook(body: dict[str, str], html: Callable[[], str]) -> Open:
     """A page that has the element and the attributes of a notebook's own page around an output."""
     attributes = " ".join(f'{key}="{value}"' for key, value in body.items() if key != "ground")
@@ -198,6 +231,9 @@ SCREENS = {
     "arena": Screen("An arena", "Methods of several libraries on the same instances.", _page(_arena)),
     "evidence": Screen("Recorded data", "What a table of patients shows.", _page(_evidence)),
     "live": Screen("The live page", "A run in process, half way.", _live),
+    "server": Screen("A federation, live", "Its server, half way: a liar, and who was heard.", _server),
+    "client": Screen("A client", "What one client of a federation sees.", _site("federation", "clients")),
+    "node": Screen("A node", "What one node of a mesh sees.", _site("mesh", "nodes")),
     "waiting": Screen("The live page waits", "A federation whose server has not started.", _waiting),
     "jupyter": Screen(
         "In JupyterLab, light", "The output follows the notebook, not the system.",
