@@ -89,6 +89,8 @@ class _Known:
         if name in self.won:
             mean, span = self._said(name, mean, span)
         exit_, (state, became) = self._exit(name), self.state(name)
+        if mean is None and state == "in" and self.lines and self.facts.verdict is None:
+            became = "not told to the server"
         return Standing(
             name=name,
             place=place,

@@ -62,10 +62,14 @@ def _top(facts: SiteFacts) -> Html:
 
 
 def _arms(facts: SiteFacts) -> Html:
+    verdict = facts.verdict
     rows: list[list[Any]] = []
     for arm in facts.arms[:MOST_ROWS]:
-        span = "" if arm.mean is None else f" ({number(arm.lower)} to {number(arm.upper)})"
-        rows.append([name(arm.name, 80), number(arm.pulls), f"{number(arm.mean)}{span}", arm.fate])
+        mean, interval = arm.mean, (arm.lower, arm.upper)
+        if verdict and verdict.interval and verdict.arm == f"{facts.group}/{arm.name}":
+            mean, interval = verdict.mean, verdict.interval  # an option has only one interval
+        span = "" if mean is None else f" ({number(interval[0])} to {number(interval[1])})"
+        rows.append([name(arm.name, 80), number(arm.pulls), f"{number(mean)}{span}", arm.fate])
     return join(
         table(
             ["arm", "pulls", "mean and interval", "state"], rows, numbers={1}, caption="The arms of this site"

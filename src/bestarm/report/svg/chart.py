@@ -46,10 +46,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Frame:
-    """The layout of a chart: "round" or "pulls", the titles of the axes, the size and the vertical axis.
-
-    `ends` says whether the points tell the ends of their intervals; elsewhere the leaderboard has them.
-    """
+    """The layout of a chart: "round" or "pulls", the titles of the axes, the size and the vertical axis."""
 
     by: str
     titles: tuple[str, str]
@@ -61,7 +58,6 @@ class Frame:
     format: Callable[[float], str] = number
     limit: tuple[float, str] | None = None
     log: bool = False
-    ends: bool = False
 
 
 def spread(lines: Sequence[BandFacts], scale: Scale, *, means: bool = False) -> tuple[float, float]:
@@ -173,8 +169,5 @@ def _some(count: int) -> list[int]:
 
 
 def _told(curve: Curve, i: int, place: Frame) -> str:
-    """A point's numbers in words."""
-    said = f"{place.by} {number(curve.at[i])}: {place.format(curve.value[i])}"
-    if not curve.lower or not place.ends:
-        return said
-    return f"{said}, {place.format(curve.lower[i])} to {place.format(curve.upper[i])}"
+    """A point's numbers in words. Intervals are in tables: an option has only one."""
+    return f"{place.by} {number(curve.at[i])}: {place.format(curve.value[i])}"

@@ -153,5 +153,5 @@ def inside(facts: RunFacts, width: int) -> list[Html]:
         if len(by_group[j]) > len(traces):
             heading += f": the best {len(traces)} of {len(by_group[j])} arms"
         titles = ("pulls of the option", cut(facts.mean, width - 60))
-        panels.append(chart(curves, Frame("pulls", titles, width, 230, span, heading, ends=own)))
+        panels.append(chart(curves, Frame("pulls", titles, width, 230, span, heading)))
     return panels
