@@ -13,6 +13,8 @@ import functools
 import io
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -149,11 +151,9 @@ def _waiting(folder: Path) -> Iterator[str]:
 @functools.cache
 def _demo(kind: str) -> Path:
     """The folder of a finished federation or mesh, with a liar, a slow client and one that was killed."""
-    from bestarm.deploy.federation import demo as federation
-    from bestarm.deploy.mesh import demo as mesh
-
     folder = Path(tempfile.mkdtemp()) / kind
-    {"federation": federation, "mesh": mesh}[kind].demo(folder, 1, lambda text: None)
+    command = [sys.executable, "-m", "bestarm.cli", kind, "demo", "--out", str(folder)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return folder
 
 
