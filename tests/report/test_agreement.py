@@ -67,11 +67,11 @@ def test_the_mean_and_the_claimed_interval_of_the_winner_are_those_of_the_verdic
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_plot_shows_the_groups_that_the_facts_have(case):
+def test_a_plot_shows_the_options_that_the_facts_have(case):
     record = run(case)
     facts = collect.of_record(record, quick=True)
     labels = {text.get_text().strip().split(" (")[0] for text in record.plot().get_legend().get_texts()}
-    assert labels == {facts.groups[line.group].name for line in facts.lines}
+    assert labels == {line.name for line in facts.lines}
 
 
 @pytest.mark.parametrize("case", CASES)

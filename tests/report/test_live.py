@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -263,7 +264,16 @@ def test_the_page_is_read_only_and_every_response_has_strict_headers(folds):
     with serving(folds.folder) as url:
         for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"):
             assert ask(url, "/", method)[0] == 405
-        for path in ("/", "/live.js", "/live.css", "/healthz", "/at/0", "/record.json", "/nothing"):
+        for path in (
+            "/",
+            "/page.js",
+            "/live.js",
+            "/live.css",
+            "/healthz",
+            "/at/0",
+            "/record.json",
+            "/nothing",
+        ):
             status, headers, _ = ask(url, path)
             assert status == (404 if path in ("/record.json", "/nothing") else 200)
             assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
@@ -272,7 +282,10 @@ def test_the_page_is_read_only_and_every_response_has_strict_headers(folds):
             assert headers["x-content-type-options"] == "nosniff"
             assert not {"server", "access-control-allow-origin"} & set(headers)
         parsed = Page(ask(url)[2])
-        assert [attrs["src"] for kind, attrs in parsed.elements if kind == "script"] == ["live.js"]
+        assert [attrs["src"] for kind, attrs in parsed.elements if kind == "script"] == [
+            "page.js",
+            "live.js",
+        ]
         assert not any(
             key.startswith("on") or key == "style" for _, attrs in parsed.elements for key in attrs
         )
@@ -344,7 +357,7 @@ def test_hostile_names_are_text(tmp_path):
             stream.until(lambda event: event["state"] == "over")
             stream.close()
             for html in (
-                ask(url)[2].replace('<script src="live.js" defer></script>', ""),
+                re.sub('<script src="(page|live).js" defer></script>', "", ask(url)[2]),
                 *stream.sections.values(),
             ):
                 parsed = Page(html)

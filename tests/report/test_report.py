@@ -46,6 +46,7 @@ class Page(html.parser.HTMLParser):
         self.elements: list[tuple[str, dict]] = []
         self.open: list[str] = []
         self.words: list[str] = []
+        self.scripts: list[str] = []
         self.feed(text)
         assert self.open == []
 
@@ -58,8 +59,10 @@ class Page(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if self.open[-1:] != ["style"]:
+        if self.open[-1:] not in (["style"], ["script"]):
             self.words.append(data)
+        if self.open[-1:] == ["script"]:
+            self.scripts.append(data)
 
     @property
     def text(self) -> str:
@@ -73,9 +76,11 @@ class Page(html.parser.HTMLParser):
 
 
 def safe(parsed: Page) -> None:
-    """Check that a page runs no script and fetches nothing."""
+    """Check that a page runs no script but its own, and fetches nothing."""
+    assert set(parsed.scripts) <= {page.script()}
     for tag, attrs in parsed.elements:
-        assert tag not in ("script", "img", "iframe", "object", "link", "base", "form"), tag
+        assert tag != "script" or attrs == {}
+        assert tag not in ("img", "iframe", "object", "link", "base", "form"), tag
         assert not any(key.startswith("on") or key == "style" for key in attrs), attrs
         for key in ("href", "src"):
             assert attrs.get(key, "#").startswith(("#", "data:application/")), attrs
@@ -118,7 +123,7 @@ def run(request):
     return request.param, made(request.param)
 
 
-def test_every_method_has_a_complete_page_without_scripts_or_requests(run):
+def test_every_method_has_a_complete_page_that_runs_only_its_own_script(run):
     kind, record = run
     parsed = Page(page.page(facts_of(kind, quick=False)))
     safe(parsed)
@@ -505,7 +510,8 @@ def test_an_undecided_page_does_not_contradict_itself(tmp_path):
     public = Page(page.of_record(record.public())).text
     assert "Still in the race, as far as the server knows: Rome/Gio, Rome/Leo, Rome/Dino, Oslo/Ida." in public
     early = Page(page.of_record(ba.identify(late(tmp_path), "fisher", seed=1, n0=60))).text
-    assert "pictures below are of coins):armpullsmean of <b>minutesRome/Gio509.88" in early
+    assert "means of the rewards themselves; pictures below are of coins" in early
+    assert "1Rome/Gio9.88" in early
 
 
 def test_a_page_names_the_record_s_own_file_and_one_mean_per_arm(tmp_path):

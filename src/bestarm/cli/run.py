@@ -112,7 +112,7 @@ def _draw(record: Record, scenario: Scenario, path: Path, as_json: bool) -> None
         groups = scenario.network.groups(scenario.problem.layout)
         picture = plots.network(scenario.network.graph, groups)
     else:
-        picture = plots.intervals(record)
+        picture = plots.race(record)
     plots.save(picture, str(path))
     if not as_json:
         out.print(f"picture: {safe(str(path))}")

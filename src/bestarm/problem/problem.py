@@ -389,6 +389,12 @@ class Problem:
 
         return heterogeneity(self, ax)
 
+    def __repr__(self) -> str:
+        layout, asked = self.layout, self.layout.question.kind
+        arms, clients = sum(len(group.arms) for group in layout.groups), len(layout.clients)
+        question = "" if asked == "anywhere" else f", question {asked}"
+        return f"Problem({len(layout.groups):,} groups, {arms:,} arms, {clients:,} clients{question})"
+
     def _repr_html_(self) -> str:
         from bestarm.report.page import problem_fragment
 

@@ -200,7 +200,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             ) from None
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot the groups' intervals round by round (needs ``bestarm[report]``).
+        """Plot the race: the wealth of the bets, or the intervals (needs ``bestarm[report]``).
 
         Parameters
         ----------
@@ -211,9 +211,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         -------
         matplotlib Axes
         """
-        from bestarm.report.plots import intervals
+        from bestarm.report.plots import race
 
-        return intervals(self, ax)
+        return race(self, ax)
 
     def report(self, path: str | Path, *, quick: bool = False) -> Path:
         """Write a report as one HTML file.

@@ -72,6 +72,7 @@ class Fold:
         self.server, self.run = beginning.kind == "federation-server", beginning.kind == kept.KIND
         self.peer = beginning.kind == "mesh-peer"
         self.traced = list(self.state.firsts())[:MOST_TRACED] if self.run else []
+        self._plan: tuple[collect.PlanFacts | None] | None = None  # of a run in process, once it is made
 
     def take(self, event: Event) -> None:
         """Apply one more event."""
@@ -100,7 +101,9 @@ class Fold:
     def facts(self) -> Facts:
         """The facts to show."""
         if self.run:
-            return collect.of_rerun(self.state, self.sums)
+            if self._plan is None and not self.state.run.over:
+                self._plan = (collect.going_plan(self.state.run.problem, self.state.run.record()),)
+            return collect.of_rerun(self.state, self.sums, self._plan[0] if self._plan else None)
         if self.server:
             return collect.of_desk(self.state)
         return (
@@ -169,6 +172,8 @@ class Journalled:
         self._spacing = FIRST_MARK
         self._back: tuple[int, Fold] | None = None  # the fold that looks back, and its epoch
         self._back_guard = threading.Lock()
+        self._seen: dict[str, float] = {}  # when a message of each client was seen to arrive
+        self._current = False  # whether the journal was read to its end once
 
     @property
     def count(self) -> int:
@@ -193,12 +198,22 @@ class Journalled:
         assert self.journal is not None
         assert self.fold is not None
         until = time.monotonic() + seconds
+        before = dict(self.fold.state.next) if self.fold.server and self._current else None
         self.known = max(self.known, len(self.journal))
         for event in self.journal.events(self.count) if self.count < self.known else ():
             self.fold.take(event)
             self._mark(self.fold)
             if self.count >= self.known or time.monotonic() > until:  # its writer may be faster
                 break
+        if before is not None:
+            arrived = {who for who, n in self.fold.state.next.items() if n != before.get(who, 0)}
+            self._seen |= dict.fromkeys(arrived, time.time())
+        self._current = self._current or self.count >= self.known
+
+    def seen(self) -> dict[str, float]:
+        """When a message of each client was last seen to arrive; only what came while this was open."""
+        with self._guard:
+            return dict(self._seen)
 
     def _mark(self, fold: Fold) -> None:
         """Keep a copy of a server's fold now and then, because its signatures are slow to check again.
@@ -235,6 +250,7 @@ class Journalled:
         fold = Fold(beginning)
         self.fold, self.known, self.trouble, self.epoch = fold, 0, "", self.epoch + 1
         self._marks, self._spacing = {}, FIRST_MARK
+        self._seen, self._current = {}, False
 
     def close(self) -> None:
         """Close the file."""
@@ -331,6 +347,10 @@ class Filed:
     def record(self) -> bytes | None:
         """The record as a file; a study has none."""
         return self._record
+
+    def seen(self) -> dict[str, float]:
+        """Return nothing: a file has no clients."""
+        return {}
 
     def at(self, n: int, stop: Callable[[], bool] = lambda: False) -> Facts | None:
         """Return None: a file has no earlier moments."""

@@ -11,14 +11,19 @@ import hashlib
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from bestarm.report import page
-from bestarm.report.facts import Facts, SiteFacts, StudyFacts
+from bestarm.report.facts import Facts, PlanFacts, RunFacts, SiteFacts, StudyFacts, as_it_looks
 from bestarm.report.follow import Filed, Journalled
 from bestarm.report.markup import clean, tag
+from bestarm.report.page.now import signs
+from bestarm.report.page.waiting import waiting_sections
 
 POLL, SLICE = 0.25, 0.5  # seconds between two reads of the source, and the longest read
 
@@ -65,6 +70,7 @@ class Live:
         self._news = asyncio.Event()
         self._making = asyncio.Lock()
         self._kept: OrderedDict[tuple[int, int], Frame] = OrderedDict()
+        self._forecast: tuple[int, PlanFacts | None] = (-1, None)  # made when the rounds have doubled
         self._wishes: dict[str, int] = {}  # the number of each viewer's newest request for an earlier moment
         self._worker = ThreadPoolExecutor(1, "watch")
         self._looker = ThreadPoolExecutor(1, "look-back")
@@ -117,7 +123,20 @@ class Live:
     def _make(self) -> Frame:
         epoch, count = self.source.epoch, self.source.count
         facts = self.source.facts()
-        return Frame(epoch, count, "bestarm", False, ()) if facts is None else frame_of(facts, epoch, count)
+        if facts is None:
+            return Frame(epoch, count, "bestarm: waiting", False, tuple(waiting_sections(self.source.path)))
+        return frame_of(self._with_forecast(facts), epoch, count, self.source.seen())
+
+    def _with_forecast(self, facts: Facts) -> Facts:
+        """Add a forecast to a server's facts, made anew whenever the number of rounds has doubled."""
+        if not isinstance(facts, RunFacts) or isinstance(facts, SiteFacts):
+            return facts
+        if facts.verdict or facts.plan or not facts.rounds:
+            return facts
+        step = facts.rounds.bit_length()
+        if self._forecast[0] != step:
+            self._forecast = (step, as_it_looks(facts))
+        return msgspec.structs.replace(facts, plan=self._forecast[1])
 
     async def at(self, n: int, viewer: str) -> Frame | None:
         """An earlier moment; None if this viewer has asked for another one meanwhile, or if there is none."""
@@ -162,8 +181,8 @@ class Live:
         return f"{self.boot}-{frame.epoch}-{frame.count}"
 
 
-def frame_of(facts: Facts, epoch: int, count: int) -> Frame:
-    """The frame of these facts."""
+def frame_of(facts: Facts, epoch: int, count: int, seen: Mapping[str, float] | None = None) -> Frame:
+    """The frame of these facts; `seen` has the clients' last signs of life (None: an earlier moment)."""
     study = isinstance(facts, StudyFacts)
     verdict = None if isinstance(facts, StudyFacts) else facts.verdict
     answer = "a study" if study else "not decided yet"
@@ -173,7 +192,12 @@ def frame_of(facts: Facts, epoch: int, count: int) -> Frame:
     link = None
     if verdict and not isinstance(facts, SiteFacts):
         link = tag("p", tag("a", "Download record.json", href="record.json", download="record.json"))
-    return Frame(epoch, count, f"bestarm: {clean(answer, 80)}", over, tuple(page.sections(facts, link)))
+    made = page.sections(facts, link)
+    if isinstance(facts, RunFacts) and seen is not None and (table := signs(facts, seen)):
+        at = next((k + 1 for k, (key, _, _) in enumerate(made) if key in ("now", "top")), 0)
+        at += made[at][0] == "now"
+        made.insert(at, ("clients", "Last sign of life", table))
+    return Frame(epoch, count, f"bestarm: {clean(answer, 80)}", over, tuple(made))
 
 
 def contents(frame: Frame, known: dict[str, str]) -> dict[str, Any]:

@@ -22,13 +22,20 @@ let asked = 0; // number of the newest request for an earlier moment
 let timer = 0;
 const viewer = Math.random().toString(36).slice(2);
 
-const STOPS = "a[href], summary, .scroll, button, input";
+const STOPS = "a[href], summary, .scroll, button, input, .chart, .key";
+
+const sent = new WeakMap(); // the parts of the page as the server sent them, without what page.js added
+for (const section of main.children) sent.set(section.lastElementChild, section.lastElementChild.innerHTML);
+window.bestarm.enhance(main);
 
 // Put new sections into the page; open parts, focus and scroll position are kept.
 function show(sections, wanted, name) {
   const bar = at("bar").offsetHeight;
   const anchor = [...main.children].find(section => section.getBoundingClientRect().bottom > bar + 1);
   const before = anchor?.getBoundingClientRect().top;
+  // First of all: otherwise the others would be moved, and lose the focus.
+  for (const section of [...main.children])
+    if (!wanted.some(([id]) => id === section.id)) section.remove();
   const links = [];
   let place = null;
   for (const [id, heading] of wanted) {
@@ -45,22 +52,26 @@ function show(sections, wanted, name) {
     if (id in sections) replace(section.lastElementChild, sections[id]);
     if (heading) links.push([id, heading]);
   }
-  for (const section of [...main.children])
-    if (!wanted.some(([id]) => id === section.id)) section.remove();
   relink(links);
   document.title = name;
   const after = anchor?.isConnected ? anchor.getBoundingClientRect().top : before;
   if (window.scrollY > 0 && after !== before) window.scrollBy({top: after - before, behavior: "instant"});
 }
 
+// What a control is, for finding it again in the new content of its part.
+const named = stop => `${stop.tagName} ${stop.getAttribute("aria-label") ?? stop.textContent.trim()}`;
+
 function replace(place, html) {
   const open = [...place.querySelectorAll("details")].map(details => details.open);
   const spots = [...place.querySelectorAll(".scroll")].map(box => [box.scrollLeft, box.scrollTop]);
-  const focus = [...place.querySelectorAll(STOPS)].indexOf(document.activeElement);
+  const focus = place.contains(document.activeElement) ? named(document.activeElement) : null;
   place.innerHTML = html;
+  sent.set(place, html);
+  window.bestarm.enhance(place);
   place.querySelectorAll("details").forEach((details, k) => { details.open = open[k] ?? details.open; });
   place.querySelectorAll(".scroll").forEach((box, k) => { if (spots[k]) box.scrollTo(...spots[k]); });
-  if (focus >= 0) place.querySelectorAll(STOPS)[focus]?.focus({preventScroll: true});
+  if (focus !== null)
+    [...place.querySelectorAll(STOPS)].find(stop => named(stop) === focus)?.focus({preventScroll: true});
 }
 
 function relink(links) {
@@ -168,7 +179,7 @@ async function look() {
 function goBack() {
   if (live) {
     live = false;
-    kept = Object.fromEntries(order.map(([id]) => [id, at(id).lastElementChild.innerHTML]));
+    kept = Object.fromEntries(order.map(([id]) => [id, sent.get(at(id).lastElementChild)]));
   }
   clearTimeout(timer);
   timer = setTimeout(look, 120);
@@ -178,6 +189,7 @@ function goBack() {
 function goLive() {
   if (live) return;
   live = true;
+  if (location.hash.startsWith("#at=")) history.replaceState(null, "", location.pathname);
   asked++;
   clearTimeout(timer);
   main.classList.remove("busy");
@@ -186,11 +198,35 @@ function goLive() {
   tell();
 }
 
-slider.addEventListener("input", () => +slider.value >= +slider.max ? goLive() : goBack());
+// A link to a moment, such as #at=12: the page as it was after event 12.
+function follow() {
+  const at = /^#at=(\d+)$/.exec(location.hash)?.[1];
+  if (at === undefined || at === slider.value) return;
+  slider.value = at;
+  +at >= +slider.max ? goLive() : goBack();
+}
+
+// How long ago each client was heard.
+function since() {
+  for (const time of document.querySelectorAll("time[data-since]")) {
+    time.dataset.clock ??= time.textContent;
+    time.textContent = `${ago(Math.max(0, Date.now() / 1000 - time.dataset.since))} ago (${time.dataset.clock})`;
+  }
+}
+
+slider.addEventListener("input", () => {
+  const back = +slider.value < +slider.max;
+  history.replaceState(null, "", back ? `#at=${slider.value}` : location.pathname);
+  back ? goBack() : goLive();
+});
+window.addEventListener("hashchange", follow);
 at("live").addEventListener("click", goLive);
 setInterval(() => {
   if (source && Date.now() - heard > PATIENCE) again();
   else tell();
+  since();
 }, 1000);
 connect();
 tell();
+since();
+follow();

@@ -83,6 +83,7 @@ def application(live: Live, token: str | None) -> ASGIApp:
         Route("/at/{n:int}", at, methods=["GET"]),
         Route("/record.json", record, methods=["GET"]),
         Route("/healthz", health, methods=["GET"]),
+        Route("/page.js", asset(page.script, "text/javascript"), methods=["GET"]),
         Route("/live.js", asset(lambda: _asset("live.js"), "text/javascript"), methods=["GET"]),
         Route("/live.css", asset(lambda: page.style() + _asset("live.css"), "text/css"), methods=["GET"]),
     ]
@@ -147,6 +148,7 @@ def shell(live: Live, frame: Frame) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", frame.title),
         tag("link", rel="stylesheet", href="live.css"),
+        tag("script", Html(""), src="page.js", defer=True),
         tag("script", Html(""), src="live.js", defer=True),
     )
     skip = tag("a", "To the verdict", href="#verdict", class_="skip")

@@ -7,11 +7,15 @@ characters, marks that change the text direction) are shown as escape codes.
 from __future__ import annotations
 
 import html
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from bestarm.util.text import visible
 
 LONGEST = 240  # most characters of one name or sentence in a page
+
+LONG = 40  # rows; a longer table scrolls by itself
 
 # Elements without an end tag.
 VOID = frozenset({"meta", "br", "hr", "link", "input"})
@@ -77,11 +81,34 @@ def name(value: object, most: int = LONGEST) -> Html:
 
 
 def table(
-    head: list[Any], rows: list[list[Any]], *, numbers: set[int] | frozenset[int] = frozenset()
+    head: list[Any],
+    rows: list[list[Any]],
+    *,
+    caption: Any,
+    numbers: set[int] | frozenset[int] = frozenset(),
+    marks: Sequence[dict[str, Any]] = (),
 ) -> Html:
-    """A table; the columns in `numbers` are aligned to the right."""
+    """A table with its caption; the columns in `numbers` are aligned to the right.
+
+    `marks` are attributes of the rows.
+    """
     kind = [("n" if k in numbers else None) for k in range(len(head))]
     top = tag("tr", [tag("th", cell, scope="col", class_=kind[k]) for k, cell in enumerate(head)])
-    body = [tag("tr", [tag("td", cell, class_=kind[k]) for k, cell in enumerate(row)]) for row in rows]
-    inner = tag("table", tag("thead", top), tag("tbody", body), class_="many" if len(head) > 4 else None)
-    return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label="table")
+    body = [
+        tag("tr", [tag("td", cell, class_=kind[k]) for k, cell in enumerate(row)], **mark)
+        for row, mark in zip(rows, [*marks, *[{} for _ in rows[len(marks) :]]], strict=True)
+    ]
+    inner = tag(
+        "table",
+        tag("caption", caption),
+        tag("thead", top),
+        tag("tbody", body),
+        class_="most" if len(head) > 8 else "many" if len(head) > 4 else None,
+    )
+    kind_of = "scroll long" if len(rows) > LONG else "scroll"
+    return tag("div", inner, class_=kind_of, tabindex="0", role="region", aria_label=_plain(caption))
+
+
+def _plain(caption: Any) -> str:
+    """The text of a caption."""
+    return html.unescape(re.sub(r"<[^>]*>", "", str(join(caption))))

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from bestarm.errors import InputError
 from bestarm.graphs.graph import Graph, Groups, Nodes, circle, members, numbers
 from bestarm.problem.problem import Problem
-from bestarm.problem.scale import Scale
-from bestarm.protocol.options import make
 from bestarm.protocol.registry import method_named
-from bestarm.protocol.trace import Line
-from bestarm.records.describe import dropped_groups, fate, mean_of
 from bestarm.records.record import Record
-from bestarm.records.views import subject, trace_of
-from bestarm.report.words import interval_label
+from bestarm.records.views import trace_of
+from bestarm.report.colours import COLOURS as OPTION_COLOURS
+from bestarm.report.colours import colour, dash, places
+from bestarm.report.facts import LineFacts, RunFacts, drawable_facts
+from bestarm.report.standings import states
+from bestarm.report.words import fate_of, interval_label
 from bestarm.stats.heterogeneity import heterogeneity as indices_of
 from bestarm.study.trials import Trials
 from bestarm.util.disk_errors import write_error
@@ -29,10 +29,11 @@ from bestarm.util.text import nearest, visible
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart.
+# Okabe and Ito's palette, which colour-blind readers can tell apart; options have those of ``colours``.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "os^DvPX"
 MOST_GROUPS = 12
+MOST_BANDS = 4  # of a plot; more would hide each other
 MOST_LABELS = 60
 
 
@@ -70,7 +71,7 @@ def plain(name: object) -> str:
 def set_title(record: Record, ax: Axes) -> None:
     """The method and the verdict."""
     title, verdict = method_named(record.method).title, record.verdict
-    said = f"undecided, {verdict.reason}"
+    said = f"undecided ({verdict.reason})"
     if verdict.status == "identified":
         said = plain(verdict.summary) if verdict.answers else f"{plain(verdict.arm)} is the best arm"
     ax.set_title(f"{title}: {said}")
@@ -92,8 +93,20 @@ def say_hidden(ax: Axes, number: int, what: str, y: float) -> None:
         ax.text(0.99, y, f"{number} further {what} not drawn", ha="right", transform=ax.transAxes)
 
 
+def race(record: Record, ax: Axes | None = None) -> Axes:
+    """Draw the race: the wealth of the bets for a method that bets, the intervals for the others."""
+    if trace_of(record).wealths() is None:
+        return intervals(record, ax)
+    from bestarm.report.wealth_plot import wealth
+
+    return wealth(record, ax)
+
+
 def intervals(record: Record, ax: Axes | None = None, x: str | None = None) -> Axes:
-    """Draw each group's arm with its interval until the group is dropped.
+    """Draw each option that the server knew, with its interval, until it is dropped.
+
+    An option has the same colour as on pages; the winner is drawn thick, options that are out are faded. For
+    a question that each site answers for itself, the means at the sites are drawn.
 
     Parameters
     ----------
@@ -109,53 +122,104 @@ def intervals(record: Record, ax: Axes | None = None, x: str | None = None) -> A
     matplotlib.axes.Axes
         The axes.
     """
-    ax = axes_of(ax, 8, 4.5)
-    method = method_named(record.method)
-    x = x or method.axis
-    lines = trace_of(record).lines()
-    if not lines:
-        ax.text(0.5, 0.5, "no round was completed", ha="center", transform=ax.transAxes)
-    shown = sorted(lines, key=lambda line: -line.views[-1].upper)[:MOST_GROUPS]
-    _draw_lines(record, shown, ax, x)
+    own, facts = ax is None, drawable_facts(record)
+    ax = axes_of(ax, 9, 4.5)
+    set_title(record, ax)
+    ax.spines[["top", "right"]].set_visible(False)
+    x = x or facts.method.axis
+    if not facts.lines:
+        _draw_sites(facts, ax) if facts.options_by_site else _draw_nothing(ax)
+        return ax
+    sign = 1 if facts.scale.goal == "min" else -1
+    last = {"won": 0, "in": 1, "out": 2}
+    state = states(facts)
+    ranked = sorted(facts.lines, key=lambda line: (last[state.get(line.name, "in")], sign * line.mean[-1]))
+    shown = ranked[:MOST_GROUPS]
+    _draw_lines(facts, shown, ax, x)
     if x == "round":
         ax.set_xlabel("round (round 0: the first reports)")
+        ax.locator_params(axis="x", integer=True)
+        if max(line.round[-1] for line in shown) == 0:
+            ax.set(xlim=(-0.5, 0.5), xticks=[0])
     else:
-        ax.set_xlabel("pulls of the group's arm")
-        set_pulls(ax, {view.pulls for line in shown for view in line.views})
-    options = make(method.options, {**record.options, "delta": record.delta}, where="options")
-    label = interval_label(method.claims_intervals(options))
-    ax.set_ylabel(f"{plain(mean_of(record.problem))}{label}")
-    set_title(record, ax)
-    if shown:
-        ax.legend(frameon=False)
-    say_hidden(ax, len(lines) - len(shown), "groups", 0.01)
-    ax.spines[["top", "right"]].set_visible(False)
+        ax.set_xlabel("pulls of the option")
+        set_pulls(ax, {pulls for line in shown for pulls in line.pulls})
+    ax.set_ylabel(f"{plain(facts.mean)}{interval_label(facts.method.claims_intervals)}")
+    set_legend(ax, own, len(ranked) - len(shown))
     return ax
 
 
-def _draw_lines(record: Record, lines: Sequence[Line], ax: Axes, x: str) -> None:
+def set_legend(ax: Axes, beside: bool, hidden: int) -> None:
+    """The legend, beside a picture of its own, with a note about options that are left out."""
+    if hidden:
+        ax.plot([], [], " ", label=f"{hidden:,} further options not drawn")
+    place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if beside else {"loc": "best"}
+    ax.legend(frameon=False, fontsize=9, **place)
+
+
+def _draw_nothing(ax: Axes) -> None:
+    ax.text(0.5, 0.5, "no round was completed", ha="center", transform=ax.transAxes)
+    ax.set(xticks=[], yticks=[])
+
+
+def _draw_sites(facts: RunFacts, ax: Axes) -> None:
+    """The mean of each option at each site; a star marks the answer of a site."""
+    found = facts.options_by_site
+    assert found is not None
+    place = places(facts.roster)
+    answers = facts.verdict.answers if facts.verdict else ()
+    best = {(answer.site, answer.option) for answer in answers if answer.answer == "best"}
+    for row in sorted(found.rows, key=lambda row: place[row.name]):
+        shift = (place[row.name] - (len(found.rows) - 1) / 2) * 0.6 / max(len(found.rows), 1)
+        at = [
+            (j + shift, mean, site) for j, (site, mean) in enumerate(zip(found.sites, row.means, strict=True))
+        ]
+        tint = OPTION_COLOURS[colour(place[row.name])]
+        known = [(where, mean) for where, mean, _ in at if mean is not None]
+        ax.plot([w for w, _ in known], [m for _, m in known], "o", color=tint, label=f" {plain(row.name)}")
+        for where, mean, site in at:
+            if mean is not None and (site, row.name) in best:
+                ax.plot(where, mean, "*", color=tint, markersize=16)
+    ax.plot([], [], "k*", markersize=11, label="best at the site")
+    ax.set_xticks(range(len(found.sites)), [plain(site) for site in found.sites])
+    ax.set_xlabel("site")
+    ax.set_ylabel(plain(facts.mean))
+    set_legend(ax, True, 0)
+
+
+def option_line(facts: RunFacts, name: str) -> dict[str, Any]:
+    """How Matplotlib draws the line of an option: colour, dashes, weight and fading."""
+    place, state = places(facts.roster).get(name, 0), states(facts).get(name, "in")
+    found = dash(place)
+    style: Any = (0, tuple(float(part) for part in found.split())) if found and state != "won" else "-"
+    return {
+        "color": OPTION_COLOURS[colour(place)],
+        "linestyle": style,
+        "linewidth": {"won": 3.0, "in": 1.8, "out": 1.2}[state],
+        "alpha": 0.6 if state == "out" else 1.0,
+        "zorder": {"won": 4, "in": 3, "out": 2}[state],
+    }
+
+
+def _draw_lines(facts: RunFacts, lines: Sequence[LineFacts], ax: Axes, x: str) -> None:
     """Each line as a band, or (a single report) as a point with its interval."""
-    scale, dropped = Scale(**record.problem["scale"]), dropped_groups(record.warnings)
-    last = max((getattr(view, x) for line in lines for view in line.views), default=0)
-    for place, line in enumerate(lines):
-        colour = COLOURS[place % len(COLOURS)]
-        at = [getattr(view, x) for view in line.views]
-        mean, lower, upper = (
-            [scale.user(getattr(view, key)) for view in line.views] for key in ("mean", "lower", "upper")
-        )
-        group = subject(record.problem, line.group)
-        became = fate(group, record.verdict.arm, line.out, line.withdrew, group in dropped)
-        name = f" {plain(group)} ({became})"  # " _x" is not hidden
+    last = max(getattr(line, x)[-1] for line in lines)
+    for rank, line in enumerate(lines):
+        look, at = option_line(facts, line.name), getattr(line, x)
+        name = f" {plain(line.name)} ({fate_of(facts, line)})"  # " _x" is not hidden
         if len(at) == 1:  # beside the others of its round
-            aside = place - (len(lines) - 1) / 2
+            aside = rank - (len(lines) - 1) / 2
             where = [at[0] * 1.04**aside if x == "pulls" else at[0] + aside * max(last, 1) * 0.012]
-            span = [[abs(mean[0] - lower[0])], [abs(upper[0] - mean[0])]]
-            ax.errorbar(where, mean, yerr=span, fmt="o", color=colour, capsize=4, label=name)
+            span = [[abs(line.mean[0] - line.lower[0])], [abs(line.upper[0] - line.mean[0])]]
+            tint = {"color": look["color"], "alpha": look["alpha"]}
+            ax.errorbar(where, line.mean, yerr=span, fmt="o", capsize=4, label=name, **tint)
             continue
-        ax.fill_between(at, lower, upper, color=colour, alpha=0.22, linewidth=0)
-        ax.plot(at, mean, color=colour, label=name)
-        if line.out is not None:
-            ax.plot(at[-1], mean[-1], "x", color=colour, markersize=9, markeredgewidth=2)
+        if rank < MOST_BANDS:
+            shade = 0.22 if look["alpha"] == 1.0 else 0.1
+            ax.fill_between(at, line.lower, line.upper, color=look["color"], alpha=shade, linewidth=0)
+        ax.plot(at, line.mean, label=name, **look)
+        if line.fate == "out":
+            ax.plot(at[-1], line.mean[-1], "x", color=look["color"], markersize=9, markeredgewidth=2)
 
 
 def trials(found: Trials, x: str | None = None, y: str = "pulls_total", ax: Axes | None = None) -> Axes:

@@ -9,8 +9,11 @@ import numpy as np
 from bestarm.errors import InputError
 from bestarm.protocol.trace import Bet, Wealths
 from bestarm.records.record import Record
-from bestarm.records.views import subject, trace_of
+from bestarm.records.views import trace_of
 from bestarm.report import plots
+from bestarm.report.facts import RunFacts, drawable_facts
+from bestarm.report.standings import winners
+from bestarm.report.words import against_control
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +24,7 @@ MOST_ARMS = 18
 def wealth(record: Record, ax: Axes | None = None) -> Axes:
     """Draw the wealth of the bets against each arm until it reaches 1/δ and the arm leaves.
 
-    Groups differ in colour, the arms of a group in their markers. Wealths far outside are drawn at the edge.
+    An arm has the same colour as on pages. Wealths far outside are drawn at the edge.
 
     Parameters
     ----------
@@ -46,6 +49,7 @@ def wealth(record: Record, ax: Axes | None = None) -> Axes:
             "the record has no wealths to draw",
             expected='a run of method "bet", with the clients\' parts of its certificate',
         )
+    facts = drawable_facts(record)
     ax = plots.axes_of(ax, 9, 4.8)
     arms: dict[tuple[int, int], list[Bet]] = {}
     for bet in found.bets:
@@ -54,27 +58,26 @@ def wealth(record: Record, ax: Axes | None = None) -> Axes:
     left = {arm: bets[-1].end for arm, bets in arms.items() if bets and bets[-1].log_wealth >= found.limit}
     shown = sorted(arms, key=lambda arm: (-left.get(arm, np.inf), arm))[:MOST_ARMS]  # those that stay longest
     for arm in shown:
-        _draw_wealth(record, ax, arm, found, {bet.end: bet.log_wealth for bet in arms[arm]}, left.get(arm))
+        _draw_wealth(facts, ax, arm, found, {bet.end: bet.log_wealth for bet in arms[arm]}, left.get(arm))
     end = float(np.exp(found.limit))
     ax.axhline(end, color="black", linestyle="--", linewidth=1, label=f"an arm leaves (×) at {end:,.6g}")
     ax.plot([], [], color="#999999", linewidth=7, alpha=0.5, label="champion: its wealth rests")
     ax.set(yscale="log", xlabel="pulls of each rival", ylabel="wealth of the bets against an arm")
     plots.set_pulls(ax, {pulls for bet in found.bets for pulls in (bet.begin, bet.end)})
     ax.yaxis.set_major_formatter("{x:,.10g}")
-    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=9)
+    plots.set_legend(ax, True, len(arms) - len(shown))
     plots.set_title(record, ax)
-    plots.say_hidden(ax, len(arms) - len(shown), "arms", 0.01)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
 def _draw_wealth(
-    record: Record, ax: Axes, arm: tuple[int, int], found: Wealths, own: dict[int, float], out: int | None
+    facts: RunFacts, ax: Axes, arm: tuple[int, int], found: Wealths, own: dict[int, float], out: int | None
 ) -> None:
     """The wealth of one arm after its blocks as a rival; it left after `out` pulls."""
-    name = subject(record.problem, *arm)
-    fate = "winner" if name == record.verdict.arm else "not ruled out"
-    colour = plots.COLOURS[arm[0] % len(plots.COLOURS)]
+    name = facts.roster[arm[0]] if facts.options_by_site else _full_name(facts, *arm)
+    fate = "winner" if name in winners(facts) else against_control(facts, name) or "not ruled out"
+    look = plots.option_line(facts, name)
     blocks = sorted({(bet.begin, bet.end, bet.champion) for bet in found.bets})
     x, y = [blocks[0][0]], [0.0]
     for begin, end, champion in blocks:
@@ -83,9 +86,16 @@ def _draw_wealth(
             y.append(float(np.clip(own.get(end, y[-1]), -found.limit - 5, 2 * found.limit + 5)))
             if champion == arm:
                 rest = np.exp(y[-2:])
-                ax.plot([begin, end], rest, color=colour, linewidth=7, alpha=0.4, solid_capstyle="butt")
-    label = f" {plots.plain(name)} ({fate if out is None else f'out after {out:,} pulls'})"
+                ax.plot(
+                    [begin, end], rest, color=look["color"], linewidth=7, alpha=0.3, solid_capstyle="butt"
+                )
+    gone = against_control(facts, name) or "out"
+    label = f" {plots.plain(name)} ({fate if out is None else f'{gone} after {out:,} pulls'})"
     marker = plots.MARKERS[arm[1] % len(plots.MARKERS)]
-    ax.plot(x, np.exp(y), color=colour, marker=marker, markersize=4.5, linewidth=1.4, label=label)
+    ax.plot(x, np.exp(y), marker=marker, markersize=4, label=label, **look)
     if out is not None:
-        ax.plot(x[-1], np.exp(y[-1]), "x", color=colour, markersize=10, markeredgewidth=2.2)
+        ax.plot(x[-1], np.exp(y[-1]), "x", color=look["color"], markersize=10, markeredgewidth=2.2)
+
+
+def _full_name(facts: RunFacts, group: int, arm: int) -> str:
+    return f"{facts.groups[group].name}/{facts.groups[group].arms[arm]}"

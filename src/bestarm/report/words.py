@@ -13,14 +13,25 @@ def fate_of(facts: RunFacts, line: LineFacts) -> str:
     """The state of a group, in a few words."""
     if line.fate == "in" and facts.verdict is None:
         return "in the race"
+    if against := against_control(facts, line.name):
+        return against
     group = line.name if facts.options_by_site else facts.groups[line.group].name
-    return fate(
+    named = facts.verdict is not None and facts.verdict.status == "identified"
+    became = fate(
         group,
         None if facts.verdict is None else facts.verdict.arm,
         line.when if line.fate == "out" else None,
         line.when if line.fate == "withdrew" else None,
         any(warning.group == group and DROPPED in warning.text for warning in facts.warnings),
     )
+    return "behind the winner" if named and became == "not ruled out" else became
+
+
+def against_control(facts: RunFacts, option: str) -> str:
+    """The answer about an option that is compared with a control; empty for other questions."""
+    rows = facts.options_by_site.rows if facts.options_by_site else ()
+    results = ("control", "better", "worse", "within", "open")
+    return next((row.result for row in rows if row.name == option and row.result in results), "")
 
 
 def interval_label(claimed: bool) -> str:

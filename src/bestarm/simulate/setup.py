@@ -45,6 +45,11 @@ class Scenario:
     family: Callable[..., Problem] | None = None
     asked: bool = False
 
+    def __repr__(self) -> str:
+        named = ", ".join(f"{key}={value!r}" for key, value in self.options.items())
+        liars = f", {len(self.adversaries)} adversaries" if self.adversaries else ""
+        return f"Scenario({self.problem!r}, {self.method or 'no method'}{', ' * bool(named)}{named}{liars})"
+
 
 def with_question(
     problem: Problem | Scenario, keys: Mapping[str, Any]

@@ -56,6 +56,10 @@ class Plan:
     assumption: str = ""
     no_limit: str = ""
 
+    def __repr__(self) -> str:
+        methods = ", ".join(row.name for row in self.methods)
+        return f"Plan({methods}; {self.trials:,} runs each, seed {self.seed})"
+
     def __getitem__(self, name: str) -> MethodPlan:
         for row in self.methods:
             if row.name == name:

@@ -90,25 +90,23 @@ def folder_progress(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
 
 @contextmanager
 def plan_progress(quiet: bool) -> Iterator[Callable[[PlanProgress], None] | None]:
-    """A bar of the studies behind a plan: which one is running, and of which method."""
+    """A bar of the simulated runs behind a plan: of which method, and how many."""
     if quiet or not err.is_terminal:
         yield None
         return
     columns = (
-        TextColumn("study {task.fields[study]}: {task.fields[method]}"),
+        TextColumn("simulated runs of {task.fields[method]}: {task.completed:,} of {task.total:,}"),
         BarColumn(),
         TimeElapsedColumn(),
     )
     bar = Bar(*columns, console=err, transient=True)
-    task = bar.add_task("", total=1, study=1, method="")
+    task = bar.add_task("", total=1, method="")
     begun = time.monotonic()
 
     def watch(progress: PlanProgress) -> None:
         if time.monotonic() - begun > DELAY:
             bar.start()
-        bar.update(
-            task, completed=progress.done, total=progress.total, study=progress.study, method=progress.method
-        )
+        bar.update(task, completed=progress.done, total=progress.total, method=progress.method)
 
     try:
         yield watch

@@ -73,17 +73,22 @@ class Trace(RoundTrace):
             why=LostTest(p, self.looks.level(first["look"])),
         )
 
-    def _rival(self, j: int, client: str, row: Row) -> tuple[int, int | None]:
-        """What beat an arm inside its client: the client's own best arm, or the leader of all groups."""
-        for sent in rows(self.certificate.local[client]["sent"]):
-            same = sent["look"] == row["look"] and sent["sum"] == row["rival"]
-            if same and sent["arm"] != row["arm"]:
+    def _rival(self, j: int, client: str, row: Row) -> tuple[int, int | None] | None:
+        """What beat an arm inside its client: the client's own best arm, or the leader of all groups.
+
+        None is a leader that a client alone does not know.
+        """
+        reports = [
+            sent for sent in rows(self.certificate.local[client]["sent"]) if sent["look"] == row["look"]
+        ]
+        for sent in reports:
+            if sent["sum"] == row["rival"] and sent["arm"] != row["arm"]:
                 return j, sent["arm"]
         for line in self.certificate.server["rounds"]:
             if line["look"] == row["look"]:
                 leader = line["leader"]
                 return leader, line["arm"][line["group"].index(leader)]
-        return j, None  # at a look that was not reported
+        return None if reports else (j, None)  # a look that was not reported has no leader of all groups
 
     def server_exits(self) -> Iterator[Exit]:
         """Each group that was dropped, with its p-value against the leader."""

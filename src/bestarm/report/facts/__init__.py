@@ -7,12 +7,14 @@ The pages of ``bestarm.report.page`` are functions of these facts alone.
 
 from __future__ import annotations
 
+from bestarm.report.facts.forecast import as_it_looks, going_plan
 from bestarm.report.facts.network import network_of_graph
 from bestarm.report.facts.reading import MOST_POINTS
-from bestarm.report.facts.run import of_desk, of_record, of_rerun, so_far
+from bestarm.report.facts.run import drawable_facts, of_desk, of_record, of_rerun, so_far
 from bestarm.report.facts.site import of_client, of_node
 from bestarm.report.facts.structs import (
     BandFacts,
+    BetFacts,
     CellFacts,
     ClientFacts,
     ExitFacts,
@@ -20,16 +22,20 @@ from bestarm.report.facts.structs import (
     LineFacts,
     MethodFacts,
     NetworkFacts,
+    PlanFacts,
+    RangeFacts,
     RunFacts,
     SiteFacts,
     StudyFacts,
     TraceFacts,
+    WealthFacts,
 )
 from bestarm.report.facts.study import of_trials
 
 __all__ = [
     "MOST_POINTS",
     "BandFacts",
+    "BetFacts",
     "CellFacts",
     "ClientFacts",
     "ExitFacts",
@@ -37,10 +43,16 @@ __all__ = [
     "LineFacts",
     "MethodFacts",
     "NetworkFacts",
+    "PlanFacts",
+    "RangeFacts",
     "RunFacts",
     "SiteFacts",
     "StudyFacts",
     "TraceFacts",
+    "WealthFacts",
+    "as_it_looks",
+    "drawable_facts",
+    "going_plan",
     "network_of_graph",
     "of_client",
     "of_desk",

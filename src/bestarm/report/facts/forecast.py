@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from bestarm.errors import InputError
 from bestarm.problem.problem import Problem
 from bestarm.records.describe import nothing_promised
 from bestarm.records.record import Record
@@ -45,13 +46,48 @@ def _heterogeneity(problem: Problem) -> HeterogeneityFacts:
     )
 
 
-def _plan(problem: Problem, record: Record) -> PlanFacts | None:
+def going_plan(problem: Problem, record: Record) -> PlanFacts | None:
+    """A forecast for a run that is going on, if its true means are known."""
+    if any(mean is None for row in problem.means for mean in row):
+        return None
+    return _plan(problem, record, most=60)
+
+
+def as_it_looks(facts: RunFacts) -> PlanFacts | None:
+    """A forecast for a run whose true means are unknown, as if they were what the server knows by now.
+
+    Options that the server was not told about are left out: they are behind at their sites.
+    """
+    known = {facts.groups[line.group].name: line for line in facts.lines if line.fate == "in"}
+    if facts.options_by_site or facts.method.peers or len(known) < 2 or facts.options.get("byzantine"):
+        return None
+    width, low = facts.scale.width, facts.scale.low
+    means = {group: {"option": (line.mean[-1] - low) / width} for group, line in known.items()}
+    if facts.scale.goal == "min":
+        means = {group: {"option": 1.0 - own["option"]} for group, own in means.items()}
+    keys = {k: v for k, v in facts.options.items() if v is not None and k not in ("budget", "max_rounds")}
+    try:
+        problem = Problem.bernoulli(means)
+        _, _, options = prepare(problem, facts.method.name, {**keys, "delta": facts.delta})
+        if kernel_for(facts.method.name, problem, options) is None:
+            return None
+        row = expected(problem, facts.method.name, trials=40, seed=1, delta=facts.delta, **keys)
+    except InputError:  # such as means that are too close for a plan
+        return None
+    if row.cost is None:
+        return None
+    rounds = row.cost.rounds
+    note = "if the means are as they look now"
+    return PlanFacts(40, {"rounds": RangeFacts(rounds.mean, rounds.low, rounds.high)}, {}, note)
+
+
+def _plan(problem: Problem, record: Record, most: int = 200) -> PlanFacts | None:
     """A forecast from similar runs without liars, if they can be simulated quickly."""
     _, _, options = prepare(problem, record.method, {**record.options, "delta": record.delta})
     if record.network is not None or kernel_for(record.method, problem, options) is None:
         return None
     pairs = sum(len(models) for models in problem.rewards)
-    trials = min(400_000 // max(record.rounds, 1), 200_000 // pairs, 200)
+    trials = min(400_000 // max(record.rounds, 1), 200_000 // pairs, most)
     if trials < 20:
         return None
     keys = {k: v for k, v in record.options.items() if v is not None}

@@ -17,6 +17,7 @@ from bestarm.protocol.rounds import heard
 from bestarm.protocol.verdict import Verdict
 from bestarm.records.describe import aim, coins_said, mean_of, privacy_said, shared_recording, too_many
 from bestarm.records.questions import option_table
+from bestarm.report.colours import roster
 from bestarm.report.facts.network import network_of
 from bestarm.report.facts.reading import Reader
 from bestarm.report.facts.structs import (
@@ -73,6 +74,8 @@ def of_parts(
         lines=told.lines(),
         exits=told.exits(),
         traces=told.traces(),
+        roster=roster(problem),
+        wealths=told.wealths(),
         data=data_facts(Data.from_dict(problem)),
         aim=aim(problem),
         mean=mean_of(problem),

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from bestarm.problem.scale import Scale
-from bestarm.protocol.trace import Apart, Exit, FarBehind, Floats, Line, Why
+from bestarm.protocol.trace import Apart, Bet, Exit, FarBehind, Floats, Line, Why
 from bestarm.records.views import read_certificate, subject
-from bestarm.report.facts.structs import BandFacts, ExitFacts, LineFacts, TraceFacts
+from bestarm.report.facts.structs import BandFacts, BetFacts, ExitFacts, LineFacts, TraceFacts, WealthFacts
 
 MOST_POINTS = 120  # of one line
 MOST_PANELS = 12  # groups whose arms are drawn
@@ -74,9 +74,36 @@ class Reader:
         """Dropped arms and groups, when and why: arms inside their group, and groups at the server."""
         return tuple(self._exit(exit_) for exit_ in self.trace.exits())
 
+    def wealths(self) -> WealthFacts | None:
+        """The wealth of the bets against each option, block by block; None without bets."""
+        found = self.trace.wealths()
+        if found is None:
+            return None
+        by_arm: dict[tuple[int, int], list[Bet]] = {}
+        for bet in found.bets:
+            by_arm.setdefault(bet.champion, [])
+            by_arm.setdefault((bet.group, bet.arm), []).append(bet)
+        first = min(bet.begin for bet in found.bets)
+        return WealthFacts(
+            found.limit,
+            tuple(self._bets(arm, bets, first, found.limit) for arm, bets in sorted(by_arm.items())),
+        )
+
+    def _bets(self, arm: tuple[int, int], bets: list[Bet], first: int, limit: float) -> BetFacts:
+        kept = [bets[k] for k in thin(len(bets))]
+        return BetFacts(
+            name=self.arm(*arm),
+            pulls=(first, *(bet.end for bet in kept)),
+            log_wealth=(0.0, *(bet.log_wealth for bet in kept)),
+            out=bool(bets) and bets[-1].log_wealth >= limit,
+        )
+
     def _exit(self, exit_: Exit) -> ExitFacts:
         j, user = exit_.group, self.scale.user
         whole = f"{subject(self.problem, j)} (the whole group)"
+        band = None
+        if exit_.arm is not None and not self.asks and exit_.pulls[1] > 0:
+            band = self.around(j, [exit_.pulls[0]], [exit_.mean * exit_.pulls[0]])
         return ExitFacts(
             name=whole if exit_.arm is None else self.arm(j, exit_.arm),
             group=j,
@@ -89,11 +116,13 @@ class Reader:
             rival=self._rival(exit_),
             rival_mean=None if exit_.rival_mean is None else user(exit_.rival_mean),
             why=self._why(exit_.why),
+            lower=None if band is None else band.lower[0],
+            upper=None if band is None else band.upper[0],
         )
 
     def _rival(self, exit_: Exit) -> str | None:
         if exit_.rival is None:
-            return None
+            return None if exit_.rival_mean is None else "the leader of all groups"
         j, a = exit_.rival
         if a is not None:
             return self.arm(j, a)

@@ -22,6 +22,7 @@ from bestarm.report.facts.structs import (
     FaultFacts,
     LineFacts,
     NoteFacts,
+    PlanFacts,
     RunFacts,
     UndecidedFacts,
 )
@@ -115,6 +116,27 @@ def _of_record(record: Record, quick: bool, check: bool, command: str | None) ->
     return facts
 
 
+def drawable_facts(record: Record) -> RunFacts:
+    """What a plot of a record needs: its lines, exits and verdict, and nothing that takes long."""
+    facts = of_parts(
+        record.method,
+        record.delta,
+        record.options,
+        record.problem,
+        record.verdict.certificate,
+        warnings=record.warnings,
+        bits={},
+        verdict=record.verdict,
+    )
+    verdict = replace(record.verdict, certificate={})
+    return replace(
+        facts,
+        lines=tuple(_as_said(line, verdict.arm, verdict.mean) for line in facts.lines),
+        verdict=verdict,
+        undecided=_undecided(record),
+    )
+
+
 def _costs(record: Record) -> CostFacts:
     peers = record.peers is not None
     return CostFacts(
@@ -168,7 +190,9 @@ def so_far(record: Record) -> list[tuple[str, int, float]]:
     return [(arm.name, arm.pulls, arm.mean) for arm in found]
 
 
-def of_rerun(rerun: Rerun, sums: Mapping[tuple[int, int], Mapping[int, float]]) -> RunFacts:
+def of_rerun(
+    rerun: Rerun, sums: Mapping[tuple[int, int], Mapping[int, float]], plan: PlanFacts | None = None
+) -> RunFacts:
     """The facts of a simulated run at the current end of its journal.
 
     Parameters
@@ -177,6 +201,8 @@ def of_rerun(rerun: Rerun, sums: Mapping[tuple[int, int], Mapping[int, float]]) 
         The run, brought to this moment.
     sums : mapping
         By the first honest client of each group and arm: number of pulls -> sum of the rewards.
+    plan : PlanFacts or None
+        A forecast of such runs, to show before the verdict.
 
     Returns
     -------
@@ -186,7 +212,7 @@ def of_rerun(rerun: Rerun, sums: Mapping[tuple[int, int], Mapping[int, float]]) 
     record = rerun.run.record()
     facts = of_record(record, quick=True, check=rerun.run.over)
     if not rerun.run.over:
-        facts = replace(facts, verdict=None, digest=None)
+        facts = replace(facts, verdict=None, digest=None, plan=plan)
     told = Reader(record.method, record.delta, record.options, record.problem, record.verdict.certificate)
     clients, firsts, drawn = rerun.run.problem.layout.clients, rerun.firsts(), set(told.leading())
     lines = {(clients[i], firsts[i], a): sums[i, a] for i, a in sorted(sums) if firsts[i] in drawn}

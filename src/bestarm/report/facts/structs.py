@@ -83,10 +83,27 @@ class TraceFacts(BandFacts, frozen=True, kw_only=True):
     out: bool
 
 
+class BetFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The logarithm of the wealth of the bets against an option after a number of pulls; `out` if it left."""
+
+    name: str
+    pulls: tuple[int, ...]
+    log_wealth: tuple[float, ...]
+    out: bool
+
+
+class WealthFacts(msgspec.Struct, frozen=True):
+    """The bets against every option; one leaves when the logarithm of its wealth reaches the limit."""
+
+    limit: float
+    bets: tuple[BetFacts, ...]
+
+
 class ExitFacts(msgspec.Struct, frozen=True, kw_only=True):
     """An arm or a whole group that was dropped: when, by whom, what beat it, and why.
 
-    `clients` of `of` clients of the group dropped it; both are None if the server did.
+    `clients` of `of` clients of the group dropped it; both are None if the server did. `lower` and `upper`
+    are the ends of its interval then, if they are known.
     """
 
     name: str
@@ -100,6 +117,8 @@ class ExitFacts(msgspec.Struct, frozen=True, kw_only=True):
     rival: str | None
     rival_mean: float | None
     why: Why | None
+    lower: float | None = None
+    upper: float | None = None
 
     @property
     def by_server(self) -> bool:
@@ -138,11 +157,15 @@ class RangeFacts(msgspec.Struct, frozen=True):
 
 
 class PlanFacts(msgspec.Struct, frozen=True):
-    """A forecast from simulated runs; `proved` has the proved upper bound of each cost."""
+    """A forecast from simulated runs; `proved` has the proved upper bound of each cost.
+
+    `note` says under which assumption it holds, if under any.
+    """
 
     trials: int
     ranges: dict[str, RangeFacts]
     proved: dict[str, float]
+    note: str = ""
 
 
 class LimitFacts(msgspec.Struct, frozen=True):
@@ -225,7 +248,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     says whether the clients' own parts are known (None during the run). `peers` counts the honest peers by
     their answer. `broken` says why nothing is promised, `checks` what is wrong with the record. `file` and
     `command` belong to the record. A question about several sites has `options_by_site`, and `answers` and
-    `promises` as sentences.
+    `promises` as sentences. `roster` has every option in the order of the problem, which fixes its colour;
+    `wealths` are the bets of a method that bets.
     """
 
     method: MethodFacts
@@ -237,6 +261,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[LineFacts, ...]
     exits: tuple[ExitFacts, ...]
     traces: tuple[TraceFacts, ...]
+    roster: tuple[str, ...]
     data: DataFacts | None
     aim: str
     mean: str
@@ -273,6 +298,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     options_by_site: OptionTable | None = None
     answers: tuple[str, ...] = ()
     promises: tuple[str, ...] = ()
+    wealths: WealthFacts | None = None
 
 
 class OwnArmFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The report: one HTML file without scripts or network access, made from facts (``report.facts``).
+"""The report: one HTML file without network access, made from facts (``report.facts``).
 
 ``sections`` returns the parts of a page, so that a live page can show an unfinished run with the same parts;
 ``page`` puts them into a whole file that includes the record. ``read`` finds out what is at a path.
@@ -13,7 +13,7 @@ from bestarm.report.page.fragments import (
     record_fragment,
     study_fragment,
 )
-from bestarm.report.page.parts import Section, style
+from bestarm.report.page.parts import Section, script, style
 from bestarm.report.page.whole import of_arena, of_evidence, of_record, of_trials, page, read, sections, write
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "problem_fragment",
     "read",
     "record_fragment",
+    "script",
     "sections",
     "study_fragment",
     "style",

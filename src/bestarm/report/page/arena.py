@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from bestarm.report.markup import Html, clean, join, name, table, tag
-from bestarm.report.page.parts import Section, figure, filled, fold
+from bestarm.report.numbers import number
+from bestarm.report.page.parts import Section, command, figure, filled, fold
 from bestarm.report.svg.arena import front, numbered, profile
-from bestarm.report.svg.base import number
 from bestarm.stats.intervals import binomial_interval
 from bestarm.study.arena.result import Arena, Entry, Ground, Mean, Score
 
@@ -96,7 +96,10 @@ def _overview(found: Arena) -> Html:
         "instances the exact interval shows that the rate is at most δ; ✗ if it shows on one that it is not."
     )
     numbers = {0, 3, 4, 5, 6, 7, 8, 9}
-    parts = [table(head, rows(main), numbers=numbers), tag("p", note, class_="note")]
+    parts = [
+        table(head, rows(main), numbers=numbers, caption="Methods over all instances"),
+        tag("p", note, class_="note"),
+    ]
     if shown := rows(rest):
         parts += [
             tag("h3", "Written from memory"),
@@ -105,7 +108,7 @@ def _overview(found: Arena) -> Html:
                 "A formula of their papers could not be read, so they are not in the table above.",
                 class_="note",
             ),
-            table(head, shown, numbers=numbers),
+            table(head, shown, numbers=numbers, caption="Methods that were written from memory"),
         ]
     return join(*parts)
 
@@ -220,7 +223,9 @@ def _instance(found: Arena, ground: Ground) -> Html:
         tag(
             "p", f"{ground.about[0].upper()}{ground.about[1:]}. Question: {ground.question}. {facts}.{source}"
         ),
-        table(head, rows, numbers=set(range(1, len(head)))),
+        table(
+            head, rows, numbers=set(range(1, len(head))), caption=join("Methods on ", name(ground.name, 60))
+        ),
     )
 
 
@@ -235,14 +240,21 @@ def _methods(found: Arena) -> Html:
         [str(order[e.label]), name(e.label, 40), name(e.title, 60), e.proof or "none stated", clean(e.source)]
         for e in found.entries
     ]
-    return table(["", "name", "method", "what is proved about δ", "source"], rows, numbers={0})
+    return table(
+        ["number", "name", "method", "what is proved about δ", "source"],
+        rows,
+        numbers={0},
+        caption="The methods",
+    )
 
 
 def _left_out(found: Arena) -> Html | None:
     if not found.left_out:
         return None
     rows = [[name(one.method, 40), name(one.instance, 40), clean(one.why)] for one in found.left_out]
-    return fold(f"{len(rows)} pairs", table(["method", "instance", "why"], rows))
+    return fold(
+        f"{len(rows)} pairs", table(["method", "instance", "why"], rows, caption="Pairs that were not run")
+    )
 
 
 def _reproduce(found: Arena, attached: list[Html]) -> Html:
@@ -255,8 +267,11 @@ def _reproduce(found: Arena, attached: list[Html]) -> Html:
     rows = [[score.method, score.instance, tag("code", score.command)] for score in found.scores]
     return join(
         tag("p", "This command gives the same numbers, with any number of processes:"),
-        tag("pre", whole),
-        fold("One pair at a time", table(["method", "instance", "command"], rows)),
+        command(whole),
+        fold(
+            "One pair at a time",
+            table(["method", "instance", "command"], rows, caption="The command of each pair"),
+        ),
         tag(
             "p",
             f"A baseline's run ends undecided after {found.most:,} pulls. Made by bestarm {found.version}.",

@@ -32,7 +32,7 @@ def costs(facts: RunFacts) -> Html:
 
 def _beside_plan(facts: RunFacts) -> Html:
     plan, least = facts.plan, facts.limit
-    head = ["", "this run"]
+    head = ["cost", "this run"]
     head += ["plan: mean", "plan: 90 % of runs"] if plan else []
     head += ["proved: at most"] if plan and plan.proved else []
     head += ["limit, on average"] if least else []
@@ -52,7 +52,7 @@ def _beside_plan(facts: RunFacts) -> Html:
         if least:
             row.append(number(round(limits[key])) if key in limits else "–")
         rows.append(row)
-    return table(head, rows, numbers=set(range(1, len(head))))
+    return table(head, rows, numbers=set(range(1, len(head))), caption="Costs of the run")
 
 
 def _explained(facts: RunFacts) -> list[Html]:
@@ -85,6 +85,6 @@ def _by_client(facts: RunFacts) -> Html | None:
         for client in clients[:MOST_ROWS]
     ]
     head = ["client", "group", *(titles[key] for key in shown)]
-    kept = table(head, rows, numbers=set(range(2, len(head))))
+    kept = table(head, rows, numbers=set(range(2, len(head))), caption="Pulls and bits of each client")
     more = f" (the first {MOST_ROWS:,} of {len(clients):,})" if len(clients) > MOST_ROWS else ""
     return fold(f"By client{more}", kept)

@@ -14,10 +14,11 @@ from bestarm.evidence.describe import (
     remedies,
 )
 from bestarm.evidence.record import Evidence, Option
+from bestarm.report.colours import colour
 from bestarm.report.markup import Html, clean, join, name, table, tag
+from bestarm.report.numbers import number, short
 from bestarm.report.page.parts import MOST_ROWS, Section, figure, filled, fold, keys, made_by
-from bestarm.report.svg import number
-from bestarm.report.svg.base import CHARACTER, PHONE, Axis, cut, path, short, svg, words
+from bestarm.report.svg.base import CHARACTER, PHONE, Axis, cut, path, svg, words
 from bestarm.report.svg.base import MOST_ROWS as MOST_DRAWN
 from bestarm.version import __version__
 
@@ -81,7 +82,7 @@ def _options(evidence: Evidence) -> Html:
         if gaps:
             cells.append(_lead(option))
         rows.append(cells)
-    made = table(head, rows, numbers=frozenset({1, 2, 4} if not sites else {2, 3, 5}))
+    made = table(head, rows, numbers=frozenset({1, 2, 4} if not sites else {2, 3, 5}), caption="Every option")
     against = "the first claim about it" if gaps else "“this is the best option”"
     note = (
         f"The e-value is the evidence against {against}: for independent rows and if that is true, it is at "
@@ -117,6 +118,7 @@ def _forest(evidence: Evidence, width: int) -> Html | None:
         return None
     narrow = width < PHONE
     names = [f"{o.name} at {o.site}" if o.site else o.name for o in shown]
+    places = {name: k for k, name in enumerate(dict.fromkeys(o.name for o in evidence.options))}
     step, left = (44, 10) if narrow else (26, min(220, 24 + CHARACTER * max(map(len, names))))
     ends = [end for option in shown for end in option.interval]
     x = Axis(min(ends), max(ends), left, width - (14 if narrow else 150))
@@ -124,7 +126,7 @@ def _forest(evidence: Evidence, width: int) -> Html | None:
     parts = []
     for value in x.ticks(4 if narrow else 6):
         parts.append(path([(x(value), 8), (x(value), height - 40)], class_="grid"))
-        parts.append(words(x(value), height - 24, short(value), "middle", class_="tick"))
+        parts.append(words(max(x(value), 16), height - 24, short(value), "middle", class_="tick"))
     for k, (option, label) in enumerate(zip(shown, names, strict=True)):
         y = 12 + step * k + (30 if narrow else 14)
         if narrow:
@@ -137,8 +139,9 @@ def _forest(evidence: Evidence, width: int) -> Html | None:
         told = f"{label}: {number(option.mean)}, {number(low)} to {number(high)}; {STATUS[option.status]}"
         mark = path([(x(low), y), (x(high), y)], class_="whisker")
         dot = tag("circle", cx=x(option.mean or 0.0), cy=y, r=5)
-        colour = 1 if option.status in ("out", "worse") else 0
-        parts.append(tag("g", tag("title", told), mark, dot, class_=f"c{colour} line"))
+        lost = " lost" if option.status in ("out", "worse") else ""
+        kind = f"c{colour(places.get(option.name, 0))} line{lost}"
+        parts.append(tag("g", tag("title", told), mark, dot, class_=kind, data_tip=told))
     ends_told = "; ".join(
         f"{clean(n, 40)} {number(o.mean, 3)}" for n, o in zip(names[:8], shown, strict=False)
     )
@@ -177,6 +180,6 @@ def _reproduce(evidence: Evidence, attached: Html | None) -> Html:
     return join(
         what,
         attached,
-        fold("All settings", table(["setting", "value"], rows)),
+        fold("All settings", table(["setting", "value"], rows, caption="Every setting")),
         tag("p", made_by(made), class_="note"),
     )

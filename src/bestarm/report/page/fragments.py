@@ -12,7 +12,8 @@ from bestarm.report import facts as collect
 from bestarm.report import svg
 from bestarm.report.markup import Html, join, name, table, tag
 from bestarm.report.page.evidence import evidence_sections
-from bestarm.report.page.parts import MOST_ROWS, WIDE, figure, style
+from bestarm.report.page.leaderboard import leaderboard
+from bestarm.report.page.parts import MOST_ROWS, WIDE, figure, notebook_style
 from bestarm.report.page.run import top
 from bestarm.report.page.study import study_sections
 from bestarm.report.svg import number
@@ -21,14 +22,14 @@ from bestarm.study.trials import Trials
 
 def _fragment(body: Html) -> str:
     """A part of a page with a style that applies to nothing else."""
-    return tag("div", tag("style", Html(f"@scope {{ {style().replace(':root', ':scope')} }}")), body)
+    return tag("div", tag("style", Html(notebook_style())), body, class_="bestarm")
 
 
 def record_fragment(record: Record) -> str:
     """A record in a notebook."""
     facts = collect.of_record(record, quick=True)
-    drawn = [figure(partial(draw, facts), "") for draw in (svg.forest, svg.race)]
-    return _fragment(join(top(facts), *drawn))
+    drawn = figure(partial(svg.race if facts.wealths is None else svg.wealth_race, facts), "")
+    return _fragment(join(top(facts), leaderboard(facts), drawn))
 
 
 def evidence_fragment(evidence: Evidence) -> str:
@@ -57,7 +58,9 @@ def problem_fragment(problem: Problem) -> str:
         ]
         more = f" and {len(group.arms) - 30} more" if len(group.arms) > 30 else ""
         rows.append([name(group.name, 60), number(len(group.clients)), join(*arms, more)])
-    return _fragment(table(["group", "clients", "arms, with their means"], rows, numbers={1}))
+    return _fragment(
+        table(["group", "clients", "arms, with their means"], rows, numbers={1}, caption="The problem")
+    )
 
 
 def graph_fragment(graph: Graph) -> str:

@@ -5,38 +5,78 @@ from __future__ import annotations
 from typing import Any
 
 from bestarm.records.questions import OptionTable
+from bestarm.report.colours import colour, places
+from bestarm.report.facts import RunFacts
 from bestarm.report.markup import Html, join, name, table, tag
+from bestarm.report.numbers import number
 from bestarm.report.page.parts import MOST_ROWS
-from bestarm.report.svg import number
+from bestarm.report.standings import states
 
 
-def options_by_site(found: OptionTable) -> Html:
-    """Options as rows, sites as columns. The best mean of a site is set in bold."""
+def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
+    """Options as rows, sites as columns. The best mean of a site is bold; sites that disagree are marked."""
+    dissent, place, state = dict(found.dissenters), places(facts.roster), states(facts)
     head: list[Any] = [
         "option",
         *(["value"] if found.weighted else []),
-        *map(name, found.sites),
+        *(_site(site, dissent if found.weighted else {}) for site in found.sites),
         "pulls",
-        "result",
+        *(["result"] if found.weighted else []),
     ]
-    rows = []
+    answers = facts.verdict.answers if facts.verdict else ()
+    named = {(answer.site, answer.option) for answer in answers if answer.answer == "best"}
+    rows: list[list[Any]] = []
     for row in found.rows[:MOST_ROWS]:
         value = [_number(row.value)] if found.weighted else []
         means = [
-            tag("strong", _number(mean)) if best == row.name else _number(mean)
-            for mean, best in zip(row.means, found.bests, strict=True)
+            _mean(mean, best == row.name, (site, row.name) in named)
+            for site, mean, best in zip(found.sites, row.means, found.bests, strict=True)
         ]
-        rows.append([name(row.name, 80), *value, *means, number(row.pulls), row.result])
+        option = tag("span", _dot(place.get(row.name, 0)), name(row.name, 80), class_="option")
+        rows.append([option, *value, *means, number(row.pulls), *([row.result] if found.weighted else [])])
+    marks: list[dict[str, Any]] = [
+        {
+            "data_option": place.get(row.name, 0),
+            "class_": {"won": "won", "out": "lost"}.get(state.get(row.name, "in")),
+        }
+        for row in found.rows[:MOST_ROWS]
+    ]
     if found.weighted and len(set(found.weights)) > 1:
         weights = [number(weight, 3) for weight in found.weights]
         rows.append([tag("em", "weight of the site"), "", *weights, "", ""])
-    shown = table(head, rows, numbers=set(range(1, len(head) - 1)))
-    return join(tag("p", _caption(found)), shown, _dissent(found))
+    last = len(head) - found.weighted
+    shown = table(head, rows, numbers=set(range(1, last)), caption=_caption(found), marks=marks)
+    more = len(found.rows) - MOST_ROWS
+    cut = tag("p", f"{more:,} further options are in the record.", class_="note") if more > 0 else None
+    return join(_dissent(found), shown, cut, tag("p", _note(found), class_="note"))
+
+
+def _mean(mean: float | None, best: bool, answer: bool) -> Html | str:
+    """A mean at a site: bold if it is the best there, with a star if the run named it."""
+    if not best and not answer:
+        return _number(mean)
+    return tag("strong", "★ " if answer else None, _number(mean), class_="best" if best else None)
+
+
+def _site(site: str, dissent: dict[str, str]) -> Html:
+    if site not in dissent:
+        return name(site, 60)
+    return join(name(site, 60), tag("span", "disagrees", class_="flag"))
+
+
+def _dot(place: int) -> Html:
+    dot = tag("circle", cx=8, cy=8, r=5, class_="fill")
+    kind = f"dot c{colour(place)}"
+    return tag("svg", dot, width="16", height="16", viewBox="0 0 16 16", class_=kind, aria_hidden="true")
 
 
 def _caption(found: OptionTable) -> str:
+    return "Options over all sites, and at each site" if found.weighted else "Options at each site"
+
+
+def _note(found: OptionTable) -> str:
     if not found.weighted:
-        return "The mean of each option at each site; the best mean of a site is in bold."
+        return "The mean of each option at each site; the best of a site is in bold. A star marks an answer."
     average = "average" if len(set(found.weights)) <= 1 else "weighted average"
     return (
         f"The value of an option is its {average} over all sites. Beside it, its mean at each site; the best "
@@ -45,12 +85,19 @@ def _caption(found: OptionTable) -> str:
 
 
 def _dissent(found: OptionTable) -> Html | None:
-    if not found.weighted or not found.dissenters:
+    if not found.weighted:
         return None
+    known = [best for best in found.bests if best is not None]
+    if not found.dissenters:
+        agree = ["All sites agree: ", name(found.first, 60), " has the best mean everywhere."]
+        return tag("p", *agree) if len(known) == len(found.sites) else None
     parts = [
-        [", " if k else None, name(site, 60), f" ({best})"] for k, (site, best) in enumerate(found.dissenters)
+        [", " if k else None, name(site, 60), " (", name(best, 60), ")"]
+        for k, (site, best) in enumerate(found.dissenters)
     ]
-    return tag("p", "Another option has the best mean at ", *parts, ".")
+    verb = "disagrees" if len(found.dissenters) == 1 else "disagree"
+    count = f"{len(found.dissenters)} of {len(found.sites)} sites {verb}"
+    return tag("p", f"{count}: another option has the best mean at ", *parts, ".")
 
 
 def _number(value: float | None) -> str:

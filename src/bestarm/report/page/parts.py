@@ -24,6 +24,42 @@ def style() -> str:
     return files("bestarm.report").joinpath("style.css").read_text(encoding="utf-8")
 
 
+# How notebooks say which theme they have: JupyterLab, VS Code, Colab, and pages made of notebooks.
+LIGHT = '[data-jp-theme-light="true"], .vscode-light, [theme="light"], [data-theme="light"]'
+DARK = (
+    '[data-jp-theme-light="false"], .vscode-dark, .vscode-high-contrast, [theme="dark"], [data-theme="dark"]'
+)
+
+
+@cache
+def notebook_style() -> str:
+    """The style sheet for a part of a notebook: it follows the notebook's theme, or else the system's.
+
+    It applies to nothing outside ``.bestarm``, and paints its own ground: text is readable in any theme.
+    """
+    sheet = style()
+    parts = [part.partition("}")[0] for part in sheet.split(":root {")]
+    light, dark = parts[1].replace("color-scheme: light dark;", ""), parts[2]
+    own = sheet.replace(":root", "&").replace("body {", "& {", 1)
+    outer = "margin: 0 auto; max-width: 78rem; padding: 1rem;"
+    own = own.replace(outer, "padding: .6rem; border-radius: .3rem;")
+    own += f" :is({LIGHT}) & {{ color-scheme: light; {light} }}"
+    own += f" :is({DARK}) & {{ color-scheme: dark; {dark} }}"
+    return f".bestarm {{ {own} }}"
+
+
+@cache
+def script() -> str:
+    """The script of a page: values under the pointer, sorting, filtering, highlighting, copying."""
+    return files("bestarm.report").joinpath("page.js").read_text(encoding="utf-8")
+
+
+def command(text: str) -> Html:
+    """A command to copy. A line never breaks inside a word, such as after the dashes of an option."""
+    words = [[" " if k else None, tag("span", word)] for k, word in enumerate(text.split(" "))]
+    return tag("pre", tag("code", *words), class_="command")
+
+
 def figure(draw: Callable[[int], Html | None], caption: str) -> Html | None:
     """A picture in both widths, with its caption; None if there is no picture."""
     wide, narrow = draw(WIDE), draw(NARROW)
@@ -56,7 +92,7 @@ def all_options(facts: RunFacts) -> Html:
     """Every option of the run, in a collapsible part."""
     rows: list[list[Any]] = [["delta", f"{facts.delta:g}"]]
     rows += [[key, "–" if value is None else str(value)] for key, value in facts.options.items()]
-    return fold("All options", table(["option", "value"], rows))
+    return fold("All options", table(["option", "value"], rows, caption="Every option of the run"))
 
 
 def made_by(versions: Mapping[str, str]) -> str:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from functools import partial
 from typing import Any
 
-from bestarm.protocol.trace import Apart, FarBehind, LostTest, Wealth
 from bestarm.report import svg
 from bestarm.report.facts import ExitFacts, RunFacts, SiteFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.page.costs import costs
+from bestarm.report.page.leaderboard import leaderboard
+from bestarm.report.page.now import faults_now, now
 from bestarm.report.page.options import options_by_site
 from bestarm.report.page.parts import (
     MOST_ROWS,
     NARROW,
     Section,
     all_options,
+    command,
     figure,
     filled,
     fold,
@@ -26,8 +27,9 @@ from bestarm.report.page.parts import (
 )
 from bestarm.report.page.trust import notes, trust
 from bestarm.report.page.verdict import guarantee, sentence
+from bestarm.report.standings import because, when
 from bestarm.report.svg import number
-from bestarm.report.words import fate_of, interval_note
+from bestarm.report.words import against_control, interval_note
 
 
 def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
@@ -35,8 +37,10 @@ def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
     by_site = facts.options_by_site
     each = None if by_site and not facts.exits else arms(facts)
     made = [
-        ("options", "Options by site", None if by_site is None else options_by_site(by_site)),
-        ("intervals", "The race", None if by_site and not facts.lines else _intervals(facts)),
+        ("now", "Right now", now(facts)),
+        ("leaderboard", "Leaderboard", None if by_site and not by_site.weighted else leaderboard(facts)),
+        ("options", "Options by site", None if by_site is None else options_by_site(facts, by_site)),
+        ("intervals", "The race", None if by_site and not facts.lines else _race(facts)),
         ("arms", "Each option" if by_site else "Each arm", each),
         ("costs", "What it cost", costs(facts)),
         ("heterogeneity", "How different the groups are", None if by_site else _heterogeneity(facts)),
@@ -45,7 +49,7 @@ def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
         ("trust", "Who can be trusted", trust(facts)),
         ("reproduce", "Run it again", _reproduce(facts, attached)),
     ]
-    return [("top", "", top(facts)), *filled(made)]
+    return [*filled([("alarms", "", faults_now(facts))]), ("top", "", top(facts)), *filled(made)]
 
 
 def top(facts: RunFacts) -> Html:
@@ -71,47 +75,66 @@ def top(facts: RunFacts) -> Html:
     return join(tag("div", *words, class_=f"verdict{kind}"), keys(shown), note)
 
 
-def _intervals(facts: RunFacts) -> Html:
+def _race(facts: RunFacts) -> Html | None:
+    """The race of wealths for a method that bets, that of intervals for the others."""
+    if facts.wealths is not None:
+        return join(_wealths(facts), fold("The means and their intervals", _intervals(facts)))
+    return _intervals(facts)
+
+
+def _wealths(facts: RunFacts) -> Html | None:
+    caption = (
+        "Bets against each option, which grow when it keeps losing. An option whose wealth reaches the "
+        "dashed line leaves (×); the last one left is the answer (★). The scale is logarithmic; the line of "
+        "a champion is level while it rests."
+    )
+    assert facts.wealths is not None
+    if any(against_control(facts, bet.name) for bet in facts.wealths.bets):
+        caption = (
+            "Bets on the answer about each option, of several the furthest. An option whose wealth "
+            "reaches the dashed line is settled (×). The scale is logarithmic."
+        )
+    return figure(
+        partial(svg.wealth_race, facts),
+        caption + _not_drawn(len(facts.wealths.bets) - len(svg.bets_drawn(facts))),
+    )
+
+
+def _intervals(facts: RunFacts) -> Html | None:
     if not facts.lines and facts.so_far:
-        rows = [[name(arm.name, 80), number(arm.pulls), number(arm.mean)] for arm in facts.so_far[:MOST_ROWS]]
-        told = table(["arm", "pulls", clean(facts.mean)], rows, numbers={1, 2})
         own = " (means of the rewards themselves; pictures below are of coins)" * bool(facts.coins)
-        return join(tag("p", f"No round was completed. What was drawn until then{own}:"), told)
+        text = "No round was completed. The leaderboard shows what was drawn until then"
+        return tag("p", f"{text}{own}.")
     if not facts.lines:
         return tag("p", "No round was completed.")
     note = f" {interval_note(facts.method)}".rstrip()
     first = "what the first honest client of each group sent"
     source = first if facts.method.peers else "what the server knew"
-    ended = "stands" if facts.verdict is None else "ended"
-    where = f"Where each group {ended}, from {source}: its arm's mean and interval.{note}"
-    shrank = f"How the intervals shrank. A cross marks where a group was dropped.{note}"
-    rows = [
-        [
-            name(line.name, 80),
-            number(line.pulls[-1]),
-            number(line.mean[-1]),
-            f"{number(line.lower[-1])} to {number(line.upper[-1])}",
-            fate_of(facts, line),
-        ]
-        for line in svg.better_first(facts, facts.lines)[:MOST_ROWS]
-    ]
-    kept = table(["arm", "pulls behind it", "mean", "interval", "result"], rows, numbers={1, 2})
-    return join(
-        figure(partial(svg.forest, facts), where),
-        figure(partial(svg.race, facts), shrank),
-        fold("The same as a table", kept),
+    others = len(facts.roster) - len(facts.lines)
+    inner = f" The {others} other options lost inside their site: see the leaderboard." if others > 0 else ""
+    caption = (
+        f"How the intervals that the run worked with shrank, from {source}. A cross marks where an option "
+        f"was dropped. The leaderboard has the interval of each option.{note}"
     )
+    drawn = svg.drawable(facts)
+    shown = figure(partial(svg.race, facts), caption + inner + _not_drawn(len(drawn) - svg.MOST_LINES))
+    return shown or tag("p", f"There was only one round: the leaderboard shows where it ended.{note}")
+
+
+def _not_drawn(count: int) -> str:
+    return f" {count:,} further options, which left earlier, are not drawn." if count > 0 else ""
 
 
 def arms(facts: RunFacts) -> Html:
     """Each arm inside its group, and which arms were dropped, when and why."""
     wide = [tag("div", panel, class_="panel") for panel in svg.inside(facts, 430)]
     parts: list[Any] = []
+    own = isinstance(facts, SiteFacts)
     if wide:
         more = 0 if isinstance(facts, SiteFacts) else len(facts.groups) - len(wide)
         caption = (
-            "Each arm inside its group: mean and interval as its pulls grew. A cross marks where an arm was "
-            "dropped."
+            f"Each option inside its site: its mean{' and interval' if own else ''} as its pulls grew. A "
+            "cross marks where an option was dropped."
         )
         caption += f" {more:,} further groups are not drawn." if more > 0 else ""
         narrow = tag("div", *svg.inside(facts, NARROW), class_="narrow")
@@ -129,7 +152,7 @@ def arms(facts: RunFacts) -> Html:
             "why",
         ]
         parts.append(tag("h3", "What was dropped, when and why"))
-        parts.append(table(head, rows))
+        parts.append(table(head, rows, caption="What was dropped, in order"))
         more = len(facts.exits) - len(rows)
         if more > 0:
             parts.append(tag("p", f"{more:,} more are in the record.", class_="note"))
@@ -151,29 +174,7 @@ def _exit(facts: RunFacts, exit_: ExitFacts) -> list[Any]:
     mean = number(exit_.mean)
     if exit_.rival_mean is not None:
         mean = f"{mean} against {number(exit_.rival_mean)}"
-    many = exit_.pulls_last != exit_.pulls
-    pulls = f"{number(exit_.pulls)} to {number(exit_.pulls_last)}" if many else number(exit_.pulls)
-    when = f"{pulls} pulls" if exit_.round is None else f"round {exit_.round}, {pulls} pulls"
-    return [name(exit_.name, 80), when, by, mean, rival, _reason(exit_)]
-
-
-def _reason(exit_: ExitFacts) -> str:
-    match exit_.why:
-        case LostTest(p, level):
-            shown = "below 1e-300" if p == 0.0 else f"{p:.2g}"
-            return f"exact test: p = {shown}, at most the level {level:.2g}"
-        case FarBehind(bound):
-            apart = abs((exit_.rival_mean or 0.0) - exit_.mean)
-            return f"{number(apart)} behind the best, at least c·α = {number(bound)}"
-        case Apart(end, best):
-            return f"its interval ends at {number(end)}, the best one begins at {number(best)}"
-        case Wealth(log_wealth, limit):
-            return (
-                f"the bets against it reached {math.exp(log_wealth):,.3g} times their start, at least "
-                f"1/δ = {math.exp(limit):,.3g}"
-            )
-        case _:
-            return "–"
+    return [name(exit_.name, 80), when(exit_), by, mean, rival, because(exit_)]
 
 
 def _heterogeneity(facts: RunFacts) -> Html | None:
@@ -192,7 +193,7 @@ def _heterogeneity(facts: RunFacts) -> Html | None:
         for group, row in zip(h.groups, h.matrix, strict=True)
     ]
     head = ["", *(name(group, 30) for group in h.groups)]
-    kept = table(head, rows, numbers=set(range(1, len(head))))
+    kept = table(head, rows, numbers=set(range(1, len(head))), caption="σ of row against column")
     return join(drawn, more, fold("The same as a table", kept))
 
 
@@ -200,8 +201,9 @@ def _network(facts: RunFacts) -> Html | None:
     net = facts.network
     drawn = figure(
         partial(svg.network, facts),
-        "Who hears whom. Colours and shapes are groups; a dashed ring marks a liar, a cross a client that "
-        "was proven faulty.",
+        "Who hears whom. A shape is a group, its colour the option that the group is for. A dashed ring "
+        "marks a liar, a cross a client that was proven faulty. A name without room "
+        "is under the pointer.",
     )
     if drawn is None or net is None:
         return None
@@ -210,7 +212,11 @@ def _network(facts: RunFacts) -> Html | None:
     shown = {"delay": net.delay, "loss": net.loss, "crashes": net.crashes}
     said += [f"{key} {value:g}" for key, value in shown.items() if value]
     rows = [[name(answer, 80), number(count)] for answer, count in (facts.peers or {}).items()]
-    kept = table(["answer", "honest peers"], rows, numbers={1}) if rows else None
+    kept = (
+        table(["answer", "honest peers"], rows, numbers={1}, caption="Verdicts of the peers")
+        if rows
+        else None
+    )
     return join(tag("p", ", ".join(said) + "."), drawn, kept)
 
 
@@ -218,17 +224,17 @@ def _reproduce(facts: RunFacts, attached: Html | None) -> Html:
     parts: list[Any] = []
     if facts.command:
         parts.append(tag("p", "The run was made by this command:"))
-        parts.append(tag("pre", facts.command))
+        parts.append(command(facts.command))
     if facts.seed is not None:
         text = "The record below contains everything that is needed to run it again and compare the results:"
         parts.append(tag("p", text))
-        parts.append(tag("pre", f"bestarm verify {shlex.quote(facts.file)} --replay"))
+        parts.append(command(f"bestarm verify {shlex.quote(facts.file)} --replay"))
         parts.append(tag("p", "The same settings on your own scenario:"))
-        parts.append(tag("pre", f"bestarm run SCENARIO.toml --seed {facts.seed} {_flags(facts)}"))
+        parts.append(command(f"bestarm run SCENARIO.toml --seed {facts.seed} {_flags(facts)}"))
     elif facts.verdict is not None:
         text = "Anyone can check the record below; without a seed the run can't be repeated."
         parts.append(tag("p", text))
-        parts.append(tag("pre", f"bestarm verify {shlex.quote(facts.file)}"))
+        parts.append(command(f"bestarm verify {shlex.quote(facts.file)}"))
     seed = "–" if facts.seed is None else facts.seed
     parts.append(tag("p", f"The run: bestarm {facts.version}, seed {seed}. {made_by(facts.versions)}"))
     if facts.digest:

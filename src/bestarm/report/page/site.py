@@ -62,11 +62,20 @@ def _top(facts: SiteFacts) -> Html:
 
 
 def _arms(facts: SiteFacts) -> Html:
+    verdict = facts.verdict
     rows: list[list[Any]] = []
     for arm in facts.arms[:MOST_ROWS]:
-        span = "" if arm.mean is None else f" ({number(arm.lower)} to {number(arm.upper)})"
-        rows.append([name(arm.name, 80), number(arm.pulls), f"{number(arm.mean)}{span}", arm.fate])
-    return join(table(["arm", "pulls", "mean and interval", ""], rows, numbers={1}), arms(facts))
+        mean, interval = arm.mean, (arm.lower, arm.upper)
+        if verdict and verdict.interval and verdict.arm == f"{facts.group}/{arm.name}":
+            mean, interval = verdict.mean, verdict.interval  # an option has only one interval
+        span = "" if mean is None else f" ({number(interval[0])} to {number(interval[1])})"
+        rows.append([name(arm.name, 80), number(arm.pulls), f"{number(mean)}{span}", arm.fate])
+    return join(
+        table(
+            ["arm", "pulls", "mean and interval", "state"], rows, numbers={1}, caption="The arms of this site"
+        ),
+        arms(facts),
+    )
 
 
 def _view(facts: SiteFacts) -> Html | None:
@@ -84,9 +93,18 @@ def _view(facts: SiteFacts) -> Html | None:
         for node in facts.hears[:MOST_ROWS]
     ]
     return join(
-        table(["arm-set", "its best arm", "mean, or interval", ""], rows),
+        table(
+            ["arm-set", "its best arm", "mean, or interval", "state"],
+            rows,
+            caption="The arm-sets, as it knows them",
+        ),
         tag("h3", "Nodes that it hears"),
-        table(["node", "arm-sets that it reported on", ""], heard, numbers={1}),
+        table(
+            ["node", "arm-sets that it reported on", "state"],
+            heard,
+            numbers={1},
+            caption="Nodes that it hears",
+        ),
         tag("p", "It reports to: ", names(facts.tells, 50, 60) or "no node", "."),
     )
 
@@ -96,7 +114,7 @@ def _trust(facts: SiteFacts) -> Html:
     if facts.faults:
         rows: list[list[Any]] = [[name(f.client, 80), clean(f.reason, 300)] for f in facts.faults]
         parts.append(tag("h3", "Proven faulty"))
-        parts.append(table(["node", "how"], rows[:MOST_ROWS]))
+        parts.append(table(["node", "how"], rows[:MOST_ROWS], caption="Nodes that were proven faulty"))
     elif facts.peer:
         parts.append(tag("p", "No node was proven faulty."))
     if facts.checks:

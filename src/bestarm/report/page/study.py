@@ -58,7 +58,7 @@ def _kinds(facts: StudyFacts) -> dict[str, str]:
 
 def _table(facts: StudyFacts) -> Html:
     kinds = _kinds(facts)
-    head = [*facts.varied, "trials", *kinds.values(), "wrong", "wrong: 95 % interval", "undecided"]
+    head = [*facts.varied, "trials", *kinds.values(), "wrong", "wrong, 95 %", "undecided"]
     rows = []
     for cell in facts.cells[:MOST_ROWS]:
         row: list[Any] = [name(value, 60) for value in cell.keys.values()] + [number(cell.trials)]
@@ -69,7 +69,9 @@ def _table(facts: StudyFacts) -> Html:
         span = cell.error_interval
         row += [number(cell.errors), "–" if span is None else f"{span[0]:.2g} to {span[1]:.2g}"]
         rows.append([*row, number(cell.undecided)])
-    kept = table(head, rows, numbers=set(range(len(facts.varied), len(head))))
+    kept = table(
+        head, rows, numbers=set(range(len(facts.varied), len(head))), caption="Means of each combination"
+    )
     note = "Means ± half the width of their 95 % intervals; the error rate has an exact 95 % interval."
     if "time" in kinds:
         note += " Each client makes one pull per time step."

@@ -21,7 +21,9 @@ def trust(facts: RunFacts) -> Html:
     if facts.refused:
         rows: list[list[Any]] = [[who, number(times)] for who, times in facts.refused.items()]
         parts.append(tag("h3", "Messages that were refused"))
-        parts.append(table(["from whom, and why", "times"], rows, numbers={1}))
+        parts.append(
+            table(["from whom, and why", "times"], rows, numbers={1}, caption="Messages that were refused")
+        )
     return join(*parts, tag("h3", "Checked"), *_checks(facts))
 
 
@@ -33,7 +35,10 @@ def _faults(facts: RunFacts) -> list[Html]:
         when, by = ("–", "its neighbours") if fault.by else (number(fault.round), "the server")
         rows.setdefault((fault.client, fault.reason), [name(fault.client, 80), when, fault.reason, by])
     head = ["client", "round", "what it sent that no honest client can send", "found by"]
-    return [tag("h3", "Proven faulty"), table(head, list(rows.values())[:MOST_ROWS])]
+    return [
+        tag("h3", "Proven faulty"),
+        table(head, list(rows.values())[:MOST_ROWS], caption="Clients that were proven faulty"),
+    ]
 
 
 def _liars(facts: RunFacts) -> list[Html]:
@@ -47,7 +52,7 @@ def _liars(facts: RunFacts) -> list[Html]:
     note = "A liar that was not caught sent nothing impossible; the method tolerates it."
     return [
         tag("h3", "Clients that lied in this simulation"),
-        table(["client", "attack", ""], rows[:MOST_ROWS]),
+        table(["client", "attack", "found"], rows[:MOST_ROWS], caption="Clients that lied"),
         tag("p", note, class_="note"),
     ]
 
@@ -80,4 +85,12 @@ def notes(facts: RunFacts) -> Html | None:
         for note in facts.notes[-50:]
     ]
     words = "What went wrong at a site, in its client's own words. No decision depends on them."
-    return join(tag("p", words), table(["client", "in round", "since then", "its words"], rows, numbers={1}))
+    return join(
+        tag("p", words),
+        table(
+            ["client", "in round", "since then", "its words"],
+            rows,
+            numbers={1},
+            caption="Messages to the operator",
+        ),
+    )

@@ -1,4 +1,4 @@
-"""Whole pages: one HTML file without scripts or network access."""
+"""Whole pages: one HTML file without network access. Its policy allows the page's own script by its hash."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bestarm.report.facts import Facts, SiteFacts, StudyFacts
 from bestarm.report.markup import Html, tag
 from bestarm.report.page.arena import arena_sections
 from bestarm.report.page.evidence import evidence_sections
-from bestarm.report.page.parts import Section, style
+from bestarm.report.page.parts import Section, script, style
 from bestarm.report.page.run import run_sections
 from bestarm.report.page.site import site_sections
 from bestarm.report.page.study import study_sections
@@ -68,8 +68,10 @@ def document(title: str, made: list[Section]) -> str:
     body = [
         tag("section", tag("h2", title) if title else None, content, id=key) for key, title, content in made
     ]
-    policy = base64.b64encode(hashlib.sha256(style().encode()).digest()).decode()
-    content = f"default-src 'none'; style-src 'sha256-{policy}'; base-uri 'none'; form-action 'none'"
+    content = (
+        f"default-src 'none'; style-src '{_pinned(style())}'; script-src '{_pinned(script())}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -81,8 +83,14 @@ def document(title: str, made: list[Section]) -> str:
     )
     skip = tag("a", "To the verdict", href="#verdict", class_="skip")
     nav = tag("nav", tag("ul", *links), aria_label="sections")
-    whole = tag("html", head, tag("body", skip, nav, tag("main", *body)), lang="en")
+    active = tag("script", Html(script()))
+    whole = tag("html", head, tag("body", skip, nav, tag("main", *body), active), lang="en")
     return f"<!DOCTYPE html>\n{whole}\n"
+
+
+def _pinned(text: str) -> str:
+    """The source expression that allows this text in a page, and no other."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def _download(data: bytes, file_name: str) -> Html:

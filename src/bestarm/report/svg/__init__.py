@@ -7,18 +7,20 @@ picture comes with a table.
 
 from __future__ import annotations
 
-from bestarm.report.svg.bands import spread
-from bestarm.report.svg.base import Axis, number, path, words
+from bestarm.report.numbers import number
+from bestarm.report.svg.base import Axis, path, words
+from bestarm.report.svg.chart import spread
 from bestarm.report.svg.costs import cell_name, comparison, loads
-from bestarm.report.svg.intervals import better_first, forest, inside, race
+from bestarm.report.svg.intervals import MOST_LINES, bets_drawn, drawable, inside, race, wealth_race
 from bestarm.report.svg.maps import graph, matrix, network
 
 __all__ = [
+    "MOST_LINES",
     "Axis",
-    "better_first",
+    "bets_drawn",
     "cell_name",
     "comparison",
-    "forest",
+    "drawable",
     "graph",
     "inside",
     "loads",
@@ -28,5 +30,6 @@ __all__ = [
     "path",
     "race",
     "spread",
+    "wealth_race",
     "words",
 ]

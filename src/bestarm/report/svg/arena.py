@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bestarm.report.colours import COLOURS, DASHES
 from bestarm.report.markup import Html, clean, tag
-from bestarm.report.svg.base import COLOURS, DASHES, PHONE, Axis, frame, number, path, svg, words
+from bestarm.report.numbers import number
+from bestarm.report.svg.base import PHONE, Axis, frame, path, svg, words
 from bestarm.study.arena.result import Arena
 
 FURTHEST = 1000.0  # ratio at the right end of a profile
@@ -37,7 +39,7 @@ def profile(found: Arena, width: int, *, cost: str, title: str, instances: Seque
         points.append((x(x.high), y(share)))
         line = path(points, stroke_dasharray=_dash(order[label]), stroke_width="2")
         told = tag("title", f"{clean(label, 60)}: within 2 times on {_within(ratios[label], 2)} instances")
-        parts.append(tag("g", told, line, class_=f"line c{(order[label] - 1) % COLOURS}"))
+        parts.append(tag("g", told, line, class_=f"line c{(order[label] - 1) % len(COLOURS)}"))
         if legend:
             parts += _legend(label, order[label], width - legend + 4, 30 + 15 * row)
     text = "; ".join(
@@ -58,13 +60,13 @@ def _within(ratios: Sequence[float], times: float) -> int:
 
 
 def _dash(place: int) -> str | None:
-    return DASHES[(place - 1) // COLOURS % len(DASHES)] or None
+    return DASHES[(place - 1) // len(COLOURS) % len(DASHES)] or None
 
 
 def _legend(label: str, place: int, left: float, top: float) -> list[Html]:
     line = path([(left, top), (left + 26, top)], stroke_dasharray=_dash(place), stroke_width="2")
     text = words(left + 32, top + 4, f"{place} {clean(label, 22)}", class_="tick")
-    return [tag("g", line, class_=f"line c{(place - 1) % COLOURS}"), text]
+    return [tag("g", line, class_=f"line c{(place - 1) % len(COLOURS)}"), text]
 
 
 def front(found: Arena, width: int, *, instance: str) -> Html | None:
@@ -91,7 +93,7 @@ def front(found: Arena, width: int, *, instance: str) -> Html | None:
         )
         mark = _mark(at, bool(proofs[score.method]))
         parts.append(
-            tag("g", tag("title", told), mark, class_=f"line c{(order[score.method] - 1) % COLOURS}")
+            tag("g", tag("title", told), mark, class_=f"line c{(order[score.method] - 1) % len(COLOURS)}")
         )
     parts += _labels({order[score.method]: (x(score.rounds.mean), y(score.pulls.mean)) for score in scores})
     named = ", ".join(f"{clean(score.method, 40)}" for score in best)

@@ -8,39 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from bestarm.report.markup import Html, clean, join, tag
-
-COLOURS = 7  # classes c0 … c6 of the style sheet: Okabe and Ito's palette
-
-DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2", "1 2", "12 4")
+from bestarm.report.numbers import short
 
 MOST_ROWS = 30  # of a picture with one row per group or client
 
 PHONE = 500  # pixels; narrower pictures are for phones
 
 CHARACTER = 8.2  # approximate width of a character
-
-
-def number(x: float | None, digits: int = 4) -> str:
-    """Format a number for readers: 1,234, 0.8712, 3.8e-12; a dash if there is none."""
-    if x is None:
-        return "–"
-    if math.isinf(x):
-        return "∞"
-    if x == int(x) and abs(x) < 1e15:
-        return f"{int(x):,}"
-    return f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.{digits}g}"
-
-
-def short(x: float) -> str:
-    """Format a number for an axis.
-
-    >>> [short(x) for x in (0.25, 1000, 2500000)]
-    ['0.25', '1k', '2.5M']
-    """
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(x) >= size:
-            return f"{x / size:.4g}{unit}"
-    return f"{x:.4g}"
 
 
 def cut(name: str, width: float) -> str:
@@ -90,12 +64,12 @@ class Axis:
         return inside[:: -(-len(inside) // max(count, 1))]
 
 
-def svg(width: float, height: float, label: str, *children: Any) -> Html:
+def svg(width: float, height: float, label: str, *children: Any, **attributes: Any) -> Html:
     """A picture with a text alternative."""
     return tag(
         "svg", tag("title", label), *children,
         viewBox=f"0 0 {width:g} {height:g}", width=f"{width:g}", height=f"{height:g}", role="img",
-        aria_label=label,
+        aria_label=label, **attributes,
     )  # fmt: skip
 
 
@@ -109,13 +83,15 @@ def path(points: Sequence[tuple[float, float]], **attributes: Any) -> Html:
     return tag("path", d="M" + "L".join(f"{x:g} {y:g}" for x, y in points), **attributes)
 
 
-def frame(x: Axis, y: Axis, titles: tuple[str, str], count: int = 5) -> Html:
-    """Grid lines with their numbers, and the titles of the axes."""
+def frame(x: Axis, y: Axis, titles: tuple[str, str], count: int = 5, *, whole: bool = False) -> Html:
+    """Grid lines with their numbers, and the titles of the axes; `whole` has no fractions on the x axis."""
     parts = []
     for value in y.ticks(5):
         parts.append(path([(x.begin, y(value)), (x.end, y(value))], class_="grid"))
         parts.append(words(x.begin - 6, y(value) + 4, short(value), "end", class_="tick"))
     for value in x.ticks(count):
+        if whole and value != int(value):
+            continue
         parts.append(path([(x(value), y.begin), (x(value), y.begin + 5)], class_="axis"))
         parts.append(words(x(value), y.begin + 18, short(value), "middle", class_="tick"))
     parts.append(path([(x.begin, y.begin), (x.end, y.begin)], class_="axis"))

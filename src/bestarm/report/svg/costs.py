@@ -7,6 +7,7 @@ from typing import Any
 
 from bestarm.report.facts import CellFacts, RunFacts, StudyFacts
 from bestarm.report.markup import Html, clean, tag
+from bestarm.report.numbers import number, short
 from bestarm.report.svg.base import (
     CHARACTER,
     MOST_ROWS,
@@ -14,9 +15,7 @@ from bestarm.report.svg.base import (
     Axis,
     cut,
     frame,
-    number,
     path,
-    short,
     svg,
     words,
 )

@@ -6,13 +6,19 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from bestarm.report.colours import colour, places
 from bestarm.report.facts import NetworkFacts, RunFacts
 from bestarm.report.markup import Html, clean, tag
-from bestarm.report.svg.base import COLOURS, PHONE, cut, path, svg, words
+from bestarm.report.numbers import number
+from bestarm.report.svg.base import PHONE, cut, path, svg, words
 
 MOST_EDGES = 6000
 
-MOST_LABELS = 40  # most nodes with labels
+MOST_LABELS = 60  # most nodes with labels
+
+MOST_GROUPS = 14  # of a legend
+
+Box = tuple[float, float, float, float]
 
 
 def matrix(facts: RunFacts, width: int) -> Html | None:
@@ -40,7 +46,7 @@ def matrix(facts: RunFacts, width: int) -> Html | None:
 
 def _box(value: float, told: str, x: float, y: float, side: float) -> list[Html]:
     """One index as a coloured square."""
-    shown = "∞" if math.isinf(value) else f"{value:.2g}"
+    shown = number(value, 2)
     size = min(math.log2(max(value, 1e-9)), 4.0)
     strength = min(abs(size) / 4.0, 1.0) * 0.55 + 0.08
     box = tag(
@@ -54,21 +60,30 @@ def _box(value: float, told: str, x: float, y: float, side: float) -> list[Html]
 
 
 def network(facts: RunFacts, width: int) -> Html | None:
-    """Who hears whom in a run: groups by colour and shape, liars ringed, proven faulty clients crossed."""
+    """Who hears whom in a run. A node has the shape of its group and the colour of the option it is for."""
     if facts.network is None:
         return None
-    groups, faults = [group.name for group in facts.groups], {fault.client for fault in facts.faults}
-    return graph(facts.network, width, groups, facts.liars, faults)
+    faults, place = {fault.client for fault in facts.faults}, places(facts.roster)
+    lines = {line.group: line.name for line in facts.lines}
+    kinds = []
+    for j, group in enumerate(facts.groups):
+        option = lines.get(j, "")
+        kinds.append((option or group.name, place.get(option, -1)))
+    return graph(facts.network, width, kinds, facts.liars, faults)
 
 
 def graph(
     net: NetworkFacts,
     width: int,
-    groups: Sequence[str] = (),
+    groups: Sequence[tuple[str, int]] = (),
     liars: Mapping[str, str] | None = None,
     faults: Collection[str] = (),
 ) -> Html:
-    """A network; `liars` are nodes with their attacks, `faults` are those that were proven faulty."""
+    """A network.
+
+    `groups` are labels and places of options (−1: none yet), `liars` are nodes with their attacks, `faults`
+    are nodes that were proven faulty.
+    """
     liars, n = liars or {}, len(net.names)
     size = width if width < PHONE else 620
     r = 8 if n <= 60 else 4 if n <= 300 else 2
@@ -77,28 +92,67 @@ def graph(
     d = "".join(f"M{at[u][0]:.0f} {at[u][1]:.0f}L{at[v][0]:.0f} {at[v][1]:.0f}" for u, v in edges)
     parts: list[Any] = [tag("path", d=d, class_="edge")]
     for (x, y), name, j in zip(at, net.names, net.group, strict=True):
-        told = clean(name, 80) + (f" ({clean(groups[j], 60)})" if j >= 0 else "")
+        told = clean(name, 80) + (f" ({clean(groups[j][0], 60)})" if j >= 0 else "")
         if name in liars:
             told += f", lies ({clean(liars[name], 40)})"
             parts.append(tag("circle", cx=f"{x:.0f}", cy=f"{y:.0f}", r=r + 5, class_="ring"))
-        colour = f"c{j % COLOURS}" if j >= 0 else "tick"
-        parts.append(tag("g", tag("title", told), shape(j, x, y, r), class_=colour))
+        node = shape(j, x, y, r)
+        parts.append(tag("g", tag("title", told), node, class_=_node(groups, j), data_tip=told))
         if name in faults:
             parts.append(tag("path", d=f"M{x - 6:.0f} {y - 6:.0f}l12 12m0-12l-12 12", class_="cross"))
-        if n <= MOST_LABELS and width > PHONE:
-            turned = x > size - 120
-            beside, side = (round(x - r - 3), "end") if turned else (round(x + r + 3), "start")
-            parts.append(words(beside, round(y - r), cut(name, 110), side, class_="tick"))
+    if n <= MOST_LABELS and width > PHONE:
+        parts += _labels(net.names, at, size, r)
     height = 24 + (size - 60) * 0.8 + 30
-    shown = groups[: COLOURS * 2]
-    for j, name in enumerate(shown):
-        parts.append(tag("g", shape(j, 30, height + 20 * j, 7), class_=f"c{j % COLOURS}"))
-        parts.append(words(46, height + 20 * j + 4, cut(name, size - 60), class_="name"))
-    if liars and shown:
-        parts.append(tag("circle", cx=size - 150, cy=height, r=8, class_="ring"))
-        parts.append(words(size - 136, height + 4, "a liar", class_="name"))
+    keys = _legend(groups, bool(liars), size, height)
     label = f"A network of {n} clients and {len(net.edges)} edges"
-    return svg(size, height + 20 * len(shown), label, *parts)
+    rows = min(len(groups), MOST_GROUPS + 1)
+    return svg(size, height + 20 * rows, label, *parts, *keys)
+
+
+def _legend(groups: Sequence[tuple[str, int]], liars: bool, size: float, top: float) -> list[Html]:
+    shown, parts = groups[:MOST_GROUPS], []
+    for j, (name, _) in enumerate(shown):
+        parts.append(tag("g", shape(j, 30, top + 20 * j, 7), class_=_node(groups, j)))
+        parts.append(words(46, top + 20 * j + 4, cut(name, size - 160), class_="name"))
+    if len(groups) > len(shown):
+        more = f"{len(groups) - len(shown)} further groups: see their nodes"
+        parts.append(words(46, top + 20 * len(shown) + 4, more, class_="tick"))
+    if liars and shown:
+        parts.append(tag("circle", cx=size - 70, cy=top, r=8, class_="ring"))
+        parts.append(words(size - 56, top + 4, "a liar", class_="name"))
+    return parts
+
+
+def _node(groups: Sequence[tuple[str, int]], j: int) -> str:
+    """The class of a node: the colour of its group's option, or none."""
+    return f"c{colour(groups[j][1])}" if j >= 0 and groups[j][1] >= 0 else "plain"
+
+
+def _labels(names: Sequence[str], at: Sequence[tuple[float, float]], size: float, r: float) -> list[Html]:
+    """Names beside their nodes, where there is room; the tooltip has the others."""
+    taken = [(x - r, y - r, x + r, y + r) for x, y in at]
+    found = []
+    for (x, y), name in zip(at, names, strict=True):
+        text = cut(name, 110)
+        wide = 7.0 * len(text)
+        spots = {
+            "start": (x + r + 3, y - 5),
+            "end": (x - r - 3 - wide, y - 5),
+            "middle": (x - wide / 2, y - r - 14),
+        }
+        for side, (left, top) in spots.items():
+            box = (left, top, left + wide, top + 11)
+            if box[0] < 0 or box[2] > size or box[1] < 0 or any(_overlap(box, other) for other in taken):
+                continue
+            taken.append(box)
+            anchor = {"start": left, "end": left + wide, "middle": x}[side]
+            found.append(words(round(anchor), round(top + 9), text, side, class_="tick"))
+            break
+    return found
+
+
+def _overlap(one: Box, two: Box) -> bool:
+    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
 
 
 def shape(j: int, x: float, y: float, r: float) -> Html:

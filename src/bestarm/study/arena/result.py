@@ -121,6 +121,10 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[LeftOut, ...] = ()
     format: int = FORMAT
 
+    def __repr__(self) -> str:
+        pairs = f"{len(self.entries)} methods on {len(self.grounds)} instances"
+        return f"Arena({pairs}, {self.trials:,} runs of each, seed {self.seed})"
+
     def score(self, method: str, instance: str) -> Score:
         """The score of an entrant on an instance; InputError if it was not run."""
         for score in self.scores:

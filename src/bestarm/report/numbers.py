@@ -1,0 +1,34 @@
+"""Numbers as readers want them: in text, and on an axis."""
+
+from __future__ import annotations
+
+import math
+
+
+def number(x: float | None, digits: int = 4) -> str:
+    """Format a number for readers; a dash if there is none.
+
+    >>> [number(x) for x in (1234.2, 0.87123, 3.8e-12, 1e40, None)], number(163.7, 2)
+    (['1,234', '0.8712', '3.8e-12', '1e+40', '–'], '164')
+    """
+    if x is None:
+        return "–"
+    if math.isinf(x):
+        return "∞"
+    if abs(x) >= 1e15:
+        return f"{x:.{digits}g}"
+    if x == int(x):
+        return f"{int(x):,}"
+    return f"{x:,.0f}" if abs(x) >= 10 ** (digits - 1) else f"{x:.{digits}g}"
+
+
+def short(x: float) -> str:
+    """Format a number for an axis.
+
+    >>> [short(x) for x in (0.25, 1000, 2500000)]
+    ['0.25', '1k', '2.5M']
+    """
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(x) >= size:
+            return f"{x / size:.4g}{unit}"
+    return f"{x:.4g}"

@@ -1,0 +1,67 @@
+"""The page before there is anything to show: what is waited for, where, and how to start it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from bestarm.errors import InputError
+from bestarm.report.markup import Html, clean, join, name, table, tag
+from bestarm.report.page.parts import MOST_ROWS, Section, command
+
+STARTS = {
+    "client.json": ("The client has not started.", "bestarm client {}"),
+    "peer.json": ("The node has not started.", "bestarm peer {}"),
+    ".db": ("The run has not started.", "bestarm run SCENARIO.toml --journal {}"),
+    ".json": ("The run has not written its record.", "bestarm run SCENARIO.toml --out {}"),
+    ".csv": ("The study has not written its rows.", "bestarm study SCENARIO.toml --out {}"),
+}
+
+
+def waiting_sections(path: Path) -> list[Section]:
+    """The sections of a page for a source at this path that has nothing yet."""
+    folder = path.parent if path.name == "journal.db" else path
+    if (folder / "federation.json").is_file():
+        return _federation(folder)
+    kinds = [key for key in ("client.json", "peer.json") if (folder / key).is_file()]
+    said, start = STARTS[kinds[0] if kinds else path.suffix if path.suffix in STARTS else ".csv"]
+    target = folder if kinds else path
+    return [("top", "", _top(said, start.format(shlex.quote(str(target))), path))]
+
+
+def _top(said: str, start: str, path: Path) -> Html:
+    words = [
+        tag("h1", f"Waiting: {said}", id="verdict"),
+        tag("p", "This page follows the run as soon as it starts. To start it:"),
+        command(start),
+        tag("p", "Looked for: ", tag("code", clean(str(path), 400)), class_="note"),
+    ]
+    return tag("div", *words, class_="verdict")
+
+
+def _federation(folder: Path) -> list[Section]:
+    """The server's folder of a federation: its setup and its clients are known before it starts."""
+    quoted = shlex.quote(str(folder))
+    top = _top("The server has not started.", f"bestarm server {quoted}", folder / "journal.db")
+    try:
+        from bestarm.deploy.federation.files import Federation
+
+        setup = Federation.load(folder).setup
+    except (InputError, ImportError, OSError, ValueError, KeyError):
+        return [("top", "", top)]
+    layout = setup.layout
+    rows: list[list[Any]] = [
+        [name(client, 80), name(layout.groups[layout.group_of[client]].name, 60)]
+        for client in layout.clients[:MOST_ROWS]
+    ]
+    clients = len(layout.clients)
+    more = f" (the first {MOST_ROWS:,})" if clients > MOST_ROWS else ""
+    start = command("bestarm client NAME --exec '…'")
+    about = tag(
+        "p",
+        f"{clients:,} client{'s' * (clients != 1)} of {len(layout.groups):,} groups will take part, with "
+        f"δ = {setup.options.delta:g}. Each needs its folder from clients/ and starts with:",
+    )
+    kept = table(["client", "group"], rows, caption=f"Who will take part{more}")
+    return [("top", "", top), ("clients", "Who will take part", join(about, start, kept))]

@@ -1,0 +1,200 @@
+"""Every option of a run, ranked: its one mean and interval, its pulls, its lead, and when it left and why.
+
+Pages, pictures and the live page take the mean and the interval of an option from here, so that an option
+never has two of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+from bestarm.protocol.rounds import DROPPED
+from bestarm.protocol.trace import Apart, FarBehind, LostTest, Wealth
+from bestarm.report.facts import ExitFacts, RunFacts
+from bestarm.report.numbers import number
+
+State = Literal["won", "in", "out"]
+
+Span = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """An option. `place` fixes its colour; `lead` is how far it is ahead of the next one in the ranking."""
+
+    name: str
+    place: int
+    state: State
+    became: str
+    mean: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    pulls: int | None = None
+    lead: float | None = None
+    left: str = ""
+    why: str = ""
+
+
+def standings(facts: RunFacts) -> list[Standing]:
+    """Every option: the winner first, then by mean, then those whose mean is not known."""
+    known = _Known(facts)
+    found = [known.standing(name, place) for place, name in enumerate(facts.roster)]
+    sign = 1.0 if facts.scale.goal == "min" else -1.0
+    ranked = sorted(
+        found, key=lambda s: (s.state != "won", s.mean is None, 0.0 if s.mean is None else sign * s.mean)
+    )
+    leads: list[float | None] = [
+        None if one.mean is None or other.mean is None else sign * (other.mean - one.mean) + 0.0
+        for one, other in pairwise(ranked)
+    ]
+    return [replace(one, lead=lead) for one, lead in zip(ranked, [*leads, None], strict=True)]
+
+
+def states(facts: RunFacts) -> dict[str, State]:
+    """The state of every option, by name."""
+    known = _Known(facts)
+    return {name: known.state(name)[0] for name in facts.roster}
+
+
+def winners(facts: RunFacts) -> frozenset[str]:
+    """The options that the run named as the best; none before the verdict."""
+    verdict = facts.verdict
+    if verdict is None or verdict.status != "identified":
+        return frozenset()
+    if not verdict.answers:
+        return frozenset({verdict.arm} if verdict.arm else ())
+    return frozenset(a.option for a in verdict.answers if a.option and a.site is None and a.answer == "best")
+
+
+class _Known:
+    """What the facts say about options, by name."""
+
+    def __init__(self, facts: RunFacts) -> None:
+        self.facts, self.won = facts, winners(facts)
+        self.lines = {line.name: line for line in facts.lines}
+        self.traces = {f"{facts.groups[t.group].name}/{t.arm}": t for t in facts.traces}
+        self.exits = {exit_.name: exit_ for exit_ in reversed(facts.exits)}
+        self.rows = {row.name: row for row in facts.options_by_site.rows} if facts.options_by_site else {}
+        self.early = {arm.name: arm for arm in facts.so_far}
+        self.dropped = {warning.group for warning in facts.warnings if DROPPED in warning.text}
+        undecided = facts.undecided.left if facts.undecided else ()
+        self.left = set(undecided or (facts.verdict.candidates if facts.verdict else ()))
+
+    def standing(self, name: str, place: int) -> Standing:
+        """An option, without its lead."""
+        span, pulls, mean = self._numbers(name)
+        if name in self.won:
+            mean, span = self._said(name, mean, span)
+        exit_, (state, became) = self._exit(name), self.state(name)
+        if mean is None and state == "in" and self.lines and self.facts.verdict is None:
+            became = "not told to the server"
+        return Standing(
+            name=name,
+            place=place,
+            state=state,
+            became=became,
+            mean=mean,
+            lower=span[0],
+            upper=span[1],
+            pulls=pulls,
+            left="" if exit_ is None else when(exit_),
+            why="" if exit_ is None else self._why(name, exit_),
+        )
+
+    def _why(self, name: str, exit_: ExitFacts) -> str:
+        """Why an option left; one that is compared with a control has an answer instead."""
+        said = because(exit_)
+        answered = name in self.rows and self.rows[name].result not in ("ruled out", "still in")
+        return said.replace("the bets against it", "the bets on this answer") if answered else said
+
+    def _numbers(self, name: str) -> tuple[Span, int | None, float | None]:
+        """The interval, the pulls and the mean of an option, from the source that saw most of it."""
+        line, trace, exit_ = self.lines.get(name), self.traces.get(name), self.exits.get(name)
+        if row := self.rows.get(name):
+            return (None, None) if line is None else (line.lower[-1], line.upper[-1]), row.pulls, row.value
+        found: list[tuple[Span, int, float]] = [
+            ((band.lower[-1], band.upper[-1]), band.pulls[-1], band.mean[-1])
+            for band in (line, trace)
+            if band
+        ]
+        if line and name in self.won:
+            return found[0]
+        if arm := self.early.get(name):  # before the first round, means of the rewards themselves
+            return (None, None), arm.pulls, arm.mean
+        if exit_:
+            found.append(((exit_.lower, exit_.upper), exit_.pulls_last, exit_.mean))
+        return max(found, key=lambda source: source[1], default=((None, None), None, None))
+
+    def _said(self, name: str, mean: float | None, span: Span) -> tuple[float | None, Span]:
+        """The mean and the interval of the winner, as the verdict says them."""
+        verdict = self.facts.verdict
+        assert verdict is not None
+        value, interval = verdict.mean, verdict.interval
+        for answer in verdict.answers:
+            if answer.option == name and answer.site is None:
+                value, interval = answer.value, answer.interval
+        return mean if value is None else value, interval or span
+
+    def _exit(self, name: str) -> ExitFacts | None:
+        """The exit of an option, or of the whole group that it was the last option of."""
+        own = self.exits.get(name)
+        if own is not None or self.rows:
+            return own
+        return self.exits.get(f"{name.partition('/')[0]} (the whole group)")
+
+    def state(self, name: str) -> tuple[State, str]:
+        """The state of an option, and what became of it."""
+        if name in self.won:
+            return "won", "winner"
+        if self.rows:
+            result = self.rows[name].result if name in self.rows else ""
+            return ("out" if result == "ruled out" else "in"), result or "see the sites"
+        exit_ = self._exit(name)
+        if exit_ is not None:
+            return "out", "out with its site" if exit_.name != name else "out"
+        if name.partition("/")[0] in self.dropped:
+            return "out", DROPPED
+        line = self.lines.get(name)
+        if line and line.fate != "in":
+            words = "out" if line.fate == "out" else "withdrew"
+            return "out", words if line.when is None else f"{words} in round {line.when}"
+        if self.facts.verdict is None:
+            return "in", "in the race"
+        if self.facts.verdict.status == "identified":
+            return "out", "behind the winner" if line else "out at its site"
+        return ("in", "not ruled out") if name in self.left else ("out", "out at its site")
+
+
+def when(exit_: ExitFacts) -> str:
+    """When an option was dropped."""
+    many = exit_.pulls_last != exit_.pulls
+    pulls = f"{number(exit_.pulls)} to {number(exit_.pulls_last)}" if many else number(exit_.pulls)
+    return f"{pulls} pulls" if exit_.round is None else f"round {exit_.round}, {pulls} pulls"
+
+
+def because(exit_: ExitFacts) -> str:
+    """Why an option was dropped, with the numbers that decided it."""
+    match exit_.why:
+        case LostTest(p, level):
+            shown = "below 1e-300" if p == 0.0 else f"{p:.2g}"
+            return f"exact test: p = {shown}, at most the level {level:.2g}"
+        case FarBehind(bound):
+            apart = abs((exit_.rival_mean or 0.0) - exit_.mean)
+            return f"{number(apart)} behind the best, at least c·α = {number(bound)}"
+        case Apart(end, best):
+            return f"its interval ends at {number(end)}, the best one begins at {number(best)}"
+        case Wealth(log_wealth, limit):
+            return (
+                f"the bets against it reached {_times(log_wealth)} times their start, at least "
+                f"1/δ = {_times(limit)}"
+            )
+        case _:
+            return "–"
+
+
+def _times(log_wealth: float) -> str:
+    """A wealth from its logarithm; a very large one has no exact number."""
+    return "more than 1e300" if log_wealth > 690.0 else number(math.exp(log_wealth), 3)

@@ -1,0 +1,144 @@
+"""The ranking of options, their one mean and interval, their colours, and what the pages say about them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import pytest
+from test_report import Page
+
+import bestarm as ba
+from bestarm.deploy.federation import files
+from bestarm.report import facts as collect
+from bestarm.report import follow, page
+from bestarm.report.colours import COLOURS, colour, dash, roster
+from bestarm.report.numbers import number
+from bestarm.report.page.parts import command
+from bestarm.report.standings import standings, states
+from federations import Coins, Folds
+
+PAPER = ba.Problem.paper_instance(5)
+HOSPITALS = "examples/hospitals.toml"
+RUNS = {
+    "bet": lambda: ba.identify(PAPER, "bet", delta=0.1, seed=7),
+    "fed-sel": lambda: ba.identify(PAPER, "fed-sel", delta=0.1, seed=7, period=20_000),
+    "fisher": lambda: ba.identify(PAPER, "fisher", delta=0.1, seed=7),
+    "p2p": lambda: ba.identify(ba.load("examples/robots.toml")),
+    "liars": lambda: ba.identify(ba.load("examples/fake-reviews.toml")),
+    "overall": lambda: ba.identify(ba.load(HOSPITALS)),
+    "undecided": lambda: ba.identify(PAPER, seed=7, budget=300),
+    "least": lambda: ba.identify(
+        ba.Problem.from_rewards({"a": {"x": 10, "y": 30}, "b": {"z": 20}}, bounds=(0, 50), goal="min"),
+        "fisher",
+        seed=1,
+    ),
+}
+
+
+@functools.cache
+def record_of(kind):
+    return RUNS[kind]()
+
+
+@functools.cache
+def facts_of(kind):
+    return collect.of_record(record_of(kind), quick=kind != "bet")
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_every_option_is_ranked_once_by_its_mean_with_the_winner_first(kind):
+    facts = facts_of(kind)
+    ranked = standings(facts)
+    assert sorted(one.name for one in ranked) == sorted(roster(record_of(kind).problem))
+    arm = facts.verdict.arm or next((a.option for a in facts.verdict.answers), None)
+    if facts.verdict.status == "identified":
+        assert ranked[0].name == arm
+        assert [one.state for one in ranked].count("won") == 1
+    else:
+        assert "won" not in {one.state for one in ranked}
+        assert {one.name for one in ranked if one.state == "in"} == set(facts.undecided.left)
+    sign = -1 if facts.scale.goal == "min" else 1
+    means = [sign * one.mean for one in ranked[1:] if one.mean is not None]
+    assert means == sorted(means, reverse=True)
+    for one, other in itertools.pairwise(ranked):
+        assert one.lead == pytest.approx(sign * (one.mean - other.mean))
+    for one in ranked:
+        if one.lower is not None:
+            low, high = sorted((one.lower, one.upper))
+            assert low - 1e-9 <= one.mean <= high + 1e-9
+
+
+@pytest.mark.parametrize("kind", ["p2p", "bet", "fed-sel", "overall"])
+def test_the_winner_has_the_mean_and_the_interval_of_the_verdict_and_no_other_is_printed(kind):
+    facts, verdict = facts_of(kind), record_of(kind).verdict
+    first = standings(facts)[0]
+    answer = verdict.answers[0] if verdict.answers else None
+    mean, interval = (answer.value, answer.interval) if answer else (verdict.mean, verdict.interval)
+    assert first.mean == mean
+    assert (first.lower, first.upper) == interval
+    sections = {key: body for key, _, body in page.sections(facts)}
+    shown = f"{number(interval[0])} to {number(interval[1])}"
+    assert shown in Page(sections["leaderboard"]).text
+    line = next(line for line in facts.lines if line.name == first.name)
+    other = f"{number(line.lower[-1])} to {number(line.upper[-1])}"
+    if other != shown:
+        assert all(other not in body for body in sections.values())
+
+
+def test_whoever_left_says_when_and_why():
+    for kind in ("bet", "fed-sel", "fisher", "liars"):
+        for one in standings(facts_of(kind)):
+            assert (one.state == "won") == (one.left == "")
+            assert (one.state == "won") == (one.why == "")
+
+
+def test_a_colour_follows_from_the_problem_alone():
+    names = roster(record_of("bet").problem)
+    assert len({colour(k) for k in range(len(COLOURS))}) == len(COLOURS)
+    assert len({(colour(k), dash(k)) for k in range(7 * len(COLOURS))}) == 7 * len(COLOURS)
+    assert facts_of("bet").roster == names
+    assert collect.of_record(record_of("bet").public(), quick=True).roster == names
+
+
+def test_a_thousand_options_are_not_cut_silently():
+    groups = {f"g{j}": {f"a{k}": 0.9 if j == k == 0 else 0.3 for k in range(6)} for j in range(200)}
+    facts = collect.of_record(ba.identify(ba.Problem.from_rewards(groups), "bet", seed=1), quick=True)
+    made = {key: Page(body).text for key, _, body in page.sections(facts)}
+    assert "The first 20 of 1,200 options" in made["leaderboard"]
+    assert "The other 1,180 options (the first 980 of them; all are in the record)" in made["leaderboard"]
+    assert "further options, which left earlier, are not drawn" in made["intervals"]
+
+
+def test_a_finished_run_calls_no_option_but_undecided_ones_not_ruled_out():
+    assert set(states(facts_of("p2p")).values()) == {"won", "out"}
+    assert "not ruled out" not in page.page(facts_of("p2p"))
+    assert "not ruled out" in page.page(facts_of("undecided"))
+
+
+def test_large_indices_have_no_exponent():
+    assert number(163.7, 2) == "164"
+    assert [number(x, 2) for x in (99.96, 9.96, 0.012, 1e-7)] == ["100", "10", "0.012", "1e-07"]
+
+
+def test_the_words_of_a_command_stay_together():
+    assert Page(command("bestarm run x.toml --seed 7")).text == "bestarm run x.toml --seed 7"
+    assert command("a --b").count("<span>") == 2
+
+
+def test_a_client_names_what_beat_its_arms(tmp_path):
+    """An arm that falls to the bin of the leader was beaten by it, not by an arm of its own group."""
+    close = {"west": {"a": 0.95, "b": 0.05}, "east": {"c": 0.62, "d": 0.6}}
+    case = ba.Scenario(ba.Problem.from_rewards(close), "fisher", None, {"delta": 0.1})
+    files.init(case, tmp_path / "f", port=0)
+    folds = Folds(tmp_path / "f", Coins(case.problem))
+    folds.go()
+    folds.close()
+    rivals = {}
+    for name in ("west-1", "east-1"):
+        source = follow.Journalled(folds.places[name].folder)
+        source.catch_up()
+        rivals |= {exit_.name: exit_.rival for exit_ in source.facts().exits}
+        source.close()
+    assert rivals["west/b"] == "west/a"
+    assert rivals["east/d"] == "the leader of all groups"
