@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import InputError
+from bestarm.problem.counted_recording import CountedRecording
 from bestarm.problem.data import Data
 from bestarm.problem.layout import Group, Layout
 from bestarm.problem.pairs import aligned
@@ -283,10 +284,11 @@ class _Data:
                 expected=f"at most {MOST_ONCE:,}",
                 fix='Simulate with rows = "resample"',
             )
-        values = np.repeat(counted.value, counted.count)
         if self.weighted or self.unordered:  # any order that doesn't depend on the rewards is as good
-            np.random.Generator(np.random.PCG64([place, len(values)])).shuffle(values)
-        return Recording(tuple(values.tolist()))
+            distinct, code = np.unique(counted.value, return_inverse=True)
+            counts = np.bincount(code, weights=counted.count).astype(np.int64)
+            return CountedRecording(tuple(distinct.tolist()), tuple(counts.tolist()), place)
+        return Recording(tuple(np.repeat(counted.value, counted.count).tolist()))
 
 
 def _is_number(value: object) -> bool:
