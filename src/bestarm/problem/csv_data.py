@@ -23,7 +23,8 @@ from bestarm.problem.problem import Problem
 from bestarm.problem.rewards import Recording, RewardModel, tabulate
 from bestarm.problem.scale import Scale
 from bestarm.problem.tables.columns import check_rewards
-from bestarm.problem.tables.fold import Entries, Fold, Request, cells_of
+from bestarm.problem.tables.entries import Entries, cells_of
+from bestarm.problem.tables.fold import Fold, Request
 from bestarm.problem.tables.names import settled
 from bestarm.problem.tables.read import ALL, read_table
 from bestarm.problem.tables.sources import open_table

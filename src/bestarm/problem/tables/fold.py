@@ -7,18 +7,17 @@ Reading goes on after a bad cell, so that an error can say how many there are. C
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bestarm.problem.csv_file import finite_number
 from bestarm.problem.tables import grid
 from bestarm.problem.tables.batches import Batch, Cells, Coded, Wanted, size
 from bestarm.problem.tables.cells import BOOLEAN, PERCENT, PLAIN, name_text
+from bestarm.problem.tables.entries import Entries, merged
 from bestarm.problem.tables.kinds import DATE, ZONED_DATE, Floats, Integers, Mask, Names, Numbers, Times
 from bestarm.util.text import counted, shorten
 
@@ -79,32 +78,6 @@ class Fault:
     fix: str = ""
 
 
-@dataclass(frozen=True)
-class Entries:
-    """Rewards: for each entry a code for each column of names, a value, how often it occurred, and when."""
-
-    codes: Integers  # names by entries
-    value: Floats
-    count: Integers
-    time: Floats | None = None
-
-    @staticmethod
-    def joined(parts: Sequence[Entries]) -> Entries:
-        """Several pieces as one."""
-        times = [part.time for part in parts if part.time is not None]
-        return Entries(
-            np.concatenate([part.codes for part in parts], axis=1),
-            np.concatenate([part.value for part in parts]),
-            np.concatenate([part.count for part in parts]),
-            np.concatenate(times) if times else None,
-        )
-
-    def chosen(self, places: Mask | Integers) -> Entries:
-        """Some of the entries."""
-        time = None if self.time is None else self.time[places]
-        return Entries(self.codes[:, places], self.value[places], self.count[places], time)
-
-
 class Fold:
     """Takes batches one by one and keeps what the request asks for.
 
@@ -143,8 +116,11 @@ class Fold:
         self._widen(values, keep, batch.span)
         keep &= ~self._bad(self._faults(batch, codes, read), count, keep)
         self.rows += int(count.sum())
-        self.used += int(count[keep].sum())
-        self._keep(codes[:, keep], {c: value[keep] for c, value in values.items()}, count[keep])
+        if not keep.all():
+            codes, count = codes[:, keep], count[keep]
+            values = {c: value[keep] for c, value in values.items()}
+        self.used += int(count.sum())
+        self._keep(codes, values, count)
 
     def _widen(self, values: Mapping[str, Floats], keep: Mask, span: tuple[float, float] | None) -> None:
         """Extend the range of the rewards; with `span`, these are already rounded."""
@@ -152,8 +128,9 @@ class Fold:
             self.range = min(self.range[0], span[0]), max(self.range[1], span[1])
             self.width = max(self.width, grid.grid_step(*(self.request.bounds or self.range)))
         elif "reward" in self.request.numbers:
-            reward = values[self.request.numbers["reward"]][keep]
-            reward = reward[np.isfinite(reward)]
+            reward = values[self.request.numbers["reward"]]
+            usable = keep & np.isfinite(reward)
+            reward = reward if usable.all() else reward[usable]
             if len(reward):
                 self.range = min(self.range[0], float(reward.min())), max(self.range[1], float(reward.max()))
 
@@ -277,45 +254,6 @@ class Fold:
     def all_names(self) -> list[list[str]]:
         """The names of each column by their codes."""
         return [list(names.codes) for names in self.names.values()]
-
-
-def merged(entries: Entries) -> Entries:
-    """The entries sorted by codes and value, with equal ones merged.
-
-    >>> found = merged(Entries(np.array([[1, 0, 1]]), np.array([0.5, 2.0, 0.5]), np.array([1, 1, 3])))
-    >>> found.codes.tolist(), found.value.tolist(), found.count.tolist()
-    ([[0, 1]], [2.0, 0.5], [1, 4])
-    """
-    if not len(entries.value):
-        return entries
-    cell = cells_of(entries.codes)
-    order = np.argsort(cell, kind="stable")
-    cell, value, count = cell[order], entries.value[order], entries.count[order]
-    starts = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]])
-    single = bool((count == 1).all())
-    for a, b in pairwise([*starts.tolist(), len(cell)]):  # much faster than sorting by two keys
-        if single:
-            value[a:b].sort()
-        else:
-            inner = np.argsort(value[a:b])
-            value[a:b], count[a:b] = value[a:b][inner], count[a:b][inner]
-    new = np.r_[True, value[1:] != value[:-1]]
-    new[starts] = True
-    first = np.flatnonzero(new)
-    return Entries(entries.codes[:, order[first]], value[first], np.add.reduceat(count, first))
-
-
-def cells_of(codes: Integers) -> NDArray[np.integer]:
-    """One number per combination of codes, which sorts like them; small ones sort faster.
-
-    >>> cells_of(np.array([[0, 1, 1], [2, 0, 1]]))
-    array([2, 3, 4], dtype=uint16)
-    """
-    cell, most = np.zeros(codes.shape[1], dtype=np.int64), 1
-    for code in codes:
-        most *= int(code.max(initial=0)) + 1
-        cell = cell * (int(code.max(initial=0)) + 1) + code
-    return cell.astype(np.uint16) if most <= 2**16 else cell
 
 
 def _empty(column: str, row: int) -> str:

@@ -12,7 +12,8 @@ from bestarm.problem.counted import Rows
 from bestarm.problem.csv_file import demand_columns
 from bestarm.problem.tables.batches import Table
 from bestarm.problem.tables.columns import Columns
-from bestarm.problem.tables.fold import HOLD, Fold, Request, cells_of
+from bestarm.problem.tables.entries import cells_of
+from bestarm.problem.tables.fold import HOLD, Fold, Request
 from bestarm.problem.tables.names import settled
 from bestarm.problem.tables.sources import open_table, place_of
 from bestarm.util.text import counted, shorten
