@@ -34,9 +34,10 @@ _Read = Mapping[str, tuple[Floats, Mask]]  # by column: numbers, and which cells
 class Request:
     """What is read: the columns of names and numbers, which rows, and how.
 
-    `numbers` maps the roles ``reward``, ``count``, ``successes`` and ``trials`` to columns. `where` gives the
-    values that a row must have in other columns. `ordered` keeps the rows in order, by the column `time` if
-    there is one. `failure_success` are the rewards that `successes` of `trials` stand for.
+    `numbers` maps the roles ``reward``, ``count``, ``successes`` and ``trials`` to columns, and `ratings`
+    maps columns of counts to the rating that they count. `where` gives the values that a row must have in
+    other columns. `ordered` keeps the rows in order, by the column `time` if there is one.
+    `failure_success` are the rewards that `successes` of `trials` stand for.
     """
 
     names: tuple[str, ...]
@@ -47,13 +48,14 @@ class Request:
     bounds: tuple[float, float] | None = None
     ordered: bool = False
     failure_success: tuple[float, float] = (0.0, 1.0)
+    ratings: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def wanted(self) -> Wanted:
         """The columns that are read."""
         time = () if self.time is None or not self.ordered else (self.time,)
         return Wanted(
-            tuple(self.numbers.values()), (*self.names, *time, *self.where),
+            (*self.numbers.values(), *self.ratings), (*self.names, *time, *self.where),
             self.numbers.get("reward"), self.bounds, bool(self.where),
         )  # fmt: skip
 
@@ -87,10 +89,15 @@ class Fold:
     def __init__(self, request: Request, expect: Mapping[str, str] | None = None) -> None:
         self.request, expect = request, expect or {}
         self.names = {column: Names() for column in request.names}
-        self.numbers = {column: Numbers(expect.get(column)) for column in request.numbers.values()}
+        counts = (*request.numbers.values(), *request.ratings)
+        self.numbers = {column: Numbers(expect.get(column)) for column in counts}
         if request.time is not None and request.ordered:
             self.numbers[request.time] = Times(expect.get(request.time))
-        self.range = (math.inf, -math.inf)  # of all rewards, including those out of bounds
+        # The range of all rewards, including those out of bounds.
+        self.range = (
+            min(request.ratings.values(), default=math.inf),
+            max(request.ratings.values(), default=-math.inf),
+        )
         self.width = 0.0  # of the grid; 0: none
         self.rows = self.used = self.skipped = self.bad = 0  # rows seen, kept, left out, unusable
         self.first: BadCell | None = None
@@ -168,16 +175,15 @@ class Fold:
             yield Fault(wrong, what, expected)
             yield Fault(np.isnan(value) & ~wrong, what, expected, SKIP)
         of = self.request.numbers
-        for role in ("count", "successes", "trials"):
-            if role in of:
-                value, _ = read[of[role]]
-                wrong = (value < 0) | (value > LARGEST_COUNT) | (value != np.floor(value))
-                what = partial(_counts, of[role], value)
-                yield Fault(wrong, what, "a whole number of at least 0")
+        counts = [of[role] for role in ("count", "successes", "trials") if role in of]
+        for column in (*counts, *self.request.ratings):
+            value, _ = read[column]
+            wrong = (value < 0) | (value > LARGEST_COUNT) | (value != np.floor(value))
+            yield Fault(wrong, partial(_counts, column, value), "a whole number of at least 0")
         if "trials" in of:
             good, trials = read[of["successes"]][0], read[of["trials"]][0]
             yield Fault(good > trials, lambda row: f"{good[row]:g} successes of {trials[row]:g} trials")
-        elif self.request.bounds is not None and batch.span is None:
+        elif "reward" in of and self.request.bounds is not None and batch.span is None:
             (low, high), (reward, _) = self.request.bounds, read[of["reward"]]
             yield Fault(
                 (reward < low) | (reward > high),
@@ -195,6 +201,12 @@ class Fold:
             value = np.tile([success, failure], len(good))
             times = np.column_stack([good, trials - good]).ravel() * np.repeat(count, 2)
             codes, time = np.repeat(codes, 2, axis=1), None if time is None else np.repeat(time, 2)
+        elif self.request.ratings:
+            each, ratings = len(self.request.ratings), list(self.request.ratings.values())
+            value = np.tile(ratings, len(count))
+            found = [values[column].astype(np.int64) for column in self.request.ratings]
+            times = np.column_stack(found).ravel() * np.repeat(count, each)
+            codes, time = np.repeat(codes, each, axis=1), None if time is None else np.repeat(time, each)
         else:
             value = values[of["reward"]]
             times = values[of["count"]].astype(np.int64) * count if "count" in of else count
