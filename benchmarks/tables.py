@@ -3,7 +3,8 @@
 ``TABLE_ROWS=100000000 python -m benchmarks tables`` reads 10^8 rows of Parquet; the default is 10^6. Each
 read is done three times, in turn with its baseline, and the fastest of each counts. Parquet is read in a
 process of its own, whose peak memory is measured. Rewards are cents (10,001 values) or real numbers (as many
-values as rows; above 10^6 they are rounded to a grid, and DuckDB's own query rounds them, too).
+values as rows; above 10^6 they are rounded to a grid, and DuckDB's own query rounds them, too). ``bestarm
+evidence`` is measured from the start of the command to its end.
 """
 
 from __future__ import annotations
@@ -33,6 +34,23 @@ rows = read_rows(sys.argv[1], Columns(option="variant", site="region", reward="r
 seconds = time.perf_counter() - begun
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps({"seconds": seconds, "peak MB": peak, "rewards": rows.total, "entries": len(rows.value)}))
+"""
+
+
+EVIDENCE = """
+import json, resource, sys, time
+from bestarm.cli.app import main
+begun = time.perf_counter()
+sys.argv = ["bestarm", "evidence", sys.argv[1], "--site", "region", "--option", "variant"]
+sys.argv += ["--reward", "revenue", "--bounds", "0", "100", "--json"]
+sys.stdout = open("/dev/null", "w")
+try:
+    main()
+except SystemExit:
+    pass
+seconds = time.perf_counter() - begun
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({"seconds": seconds, "peak MB": peak}), file=sys.__stdout__)
 """
 
 
@@ -89,22 +107,26 @@ def _parquet(folder: Path, rows: int) -> list[dict[str, Any]]:
         _made(path, rows, reward)
         cells = "revenue" if name == "cents" else "floor(revenue * 4096) / 4096"
         query = f"select region, variant, {cells}, count(*) from '{path}' group by all"
-        reads: list[dict[str, float]] = []
         (group_by,) = _fastest(lambda query=query: duckdb.sql(query).to_arrow_table())
-        for _ in range(3):
-            done = subprocess.run(
-                [sys.executable, "-c", READ, path], capture_output=True, text=True, check=True
-            )
-            reads.append(json.loads(done.stdout))
-        best = min(reads, key=lambda read: read["seconds"])
+        reads = [_process(READ, path) for _ in range(3)]
+        best, whole = min(reads, key=lambda read: read["seconds"]), _process(EVIDENCE, path)
         found.append(
             {
                 "Parquet rows": rows, "rewards": name, "MB": path.stat().st_size / 2**20,
                 "DuckDB's group by, seconds": group_by, "read_rows, × group by": best["seconds"] / group_by,
                 "peak MB": best["peak MB"], "entries": int(best["entries"]),
+                "bestarm evidence, seconds": whole["seconds"], "its × group by": whole["seconds"] / group_by,
+                "its peak MB": whole["peak MB"],
             }
         )  # fmt: skip
         path.unlink()
+    return found
+
+
+def _process(code: str, path: Path) -> dict[str, float]:
+    """What a process of its own prints about its work on a file."""
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
     return found
 
 

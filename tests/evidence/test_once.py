@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact
 
-from bestarm.evidence.once import Claims, log_evalues, log_mean, log_wealth, pvalues
+from bestarm.evidence.once import ORDERS, Claims, log_evalues, log_mean, log_wealth, pvalues
 from bestarm.evidence.shuffles import block_sizes, draw
 from bestarm.stats.fisher_exact import rejects
 from bestarm.stats.sums import Sums
@@ -64,16 +64,16 @@ def test_ratings_that_are_tied_keep_the_promise():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["two options, one site", "sites that differ, the other way round"])
 def test_the_mean_over_orders_keeps_the_promise(name):
-    """20,000 data sets, each with four random orders of its own rows."""
+    """2,000 data sets, each with 100 random orders of its own rows; benchmarks/evidence_validity.py: 20,000."""
     rows, means, weights, claims = shapes(name)
-    rng = np.random.default_rng(13)
+    rng, sets = np.random.default_rng(13), 2000
     wrong = np.zeros(len(rows), dtype=int)
-    for _ in range(10):
-        ones = np.repeat(rng.binomial(rows, means, size=(SETS // 10, *rows.shape)), 4, axis=0)
+    for _ in range(5):
+        ones = np.repeat(rng.binomial(rows, means, size=(sets // 5, *rows.shape)), ORDERS, axis=0)
         drawn = split(ones, blocks(rows, len(ones)), rng)
-        logs = log_wealth(drawn, weights, claims, DELTA)[:, -1].reshape(-1, 4, len(rows))
+        logs = log_wealth(drawn, weights, claims, DELTA)[:, -1].reshape(-1, ORDERS, len(rows))
         wrong += (log_mean(np.moveaxis(logs, 1, 0)) >= math.log(1 / DELTA)).sum(axis=0)
-    assert all(rate_is_below(int(count), SETS, DELTA) for count in wrong)
+    assert all(rate_is_below(int(count), sets, DELTA) for count in wrong)
 
 
 def test_running_maxima_of_the_wealth_are_no_e_values():

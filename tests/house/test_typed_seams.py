@@ -26,6 +26,7 @@ LOOSE = {
             "pulls_of",
             "good_event",
             "kernel",
+            "crowd",
             "next_step",
             "premise",
             "interval_promise",

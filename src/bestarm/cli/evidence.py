@@ -37,6 +37,16 @@ def evidence(
     count: Annotated[str, _column("count", "says how many rows a reward stands for")] = "",
     successes: Annotated[str, _column("successes", "counts the rewards that are 1")] = "",
     trials: Annotated[str, _column("trials", "counts all rewards")] = "",
+    ratings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ratings",
+            "--ratings-column",
+            metavar="COLUMN",
+            help='counts one rating, such as "5 stars"; give it once for each column',
+            rich_help_panel=TABLE,
+        ),
+    ] = None,
     time: Annotated[str, _column("time", "says when a row was recorded")] = "",
     where: Annotated[
         list[str] | None,
@@ -140,6 +150,7 @@ def evidence(
             successes=successes or None,
             trials=trials or None,
             count=count or None,
+            ratings=ratings or (),
             time=time or None,
             question=question,
             goal=goal,

@@ -31,7 +31,7 @@ from bestarm.protocol.registry import method_for
 from bestarm.records.describe import aim
 from bestarm.records.questions import NO_MARGIN
 from bestarm.records.record import Record
-from bestarm.scenario.from_table import keys_of, propose_for, scenario_for
+from bestarm.scenario.from_table import as_toml, keys_of, propose_for, scenario_for
 from bestarm.scenario.load import load
 from bestarm.scenario.template import TEMPLATE
 from bestarm.simulate.adversary import refuse_attacks
@@ -213,6 +213,10 @@ def new(
         str, typer.Option(metavar="COLUMN", help="how many trials were a success")
     ] = "",
     trials_column: Annotated[str, typer.Option(metavar="COLUMN", help="how many trials there were")] = "",
+    ratings_column: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help='counts one rating, such as "5 stars"; once for each column'),
+    ] = None,
     goal: Annotated[str, typer.Option(metavar="max|min", help="is more better, or less?")] = "",
     as_json: Json = False,
 ) -> int:
@@ -225,10 +229,10 @@ def new(
         "successes": successes_column, "trials": trials_column,
     }  # fmt: skip
     if source is None:
-        if any(given.values()) or goal:
+        if any(given.values()) or ratings_column or goal:
             raise InputError("columns and goal describe a table", fix="Name it: bestarm new FILE")
         return _write_scenario(path, TEMPLATE.format(file=path), as_json, {})
-    proposal = propose_for(source, given)
+    proposal = propose_for(source, given, ratings_column or ())
     if not as_json:
         proposal = choose(proposal)
     found = keys_of(proposal.readings[0])
@@ -249,7 +253,7 @@ def _write_scenario(path: Path, text: str, as_json: bool, facts: dict[str, Any])
         return OK
     said = first = ""
     if facts:
-        said = " with " + ", ".join(f'{key} = "{column}"' for key, column in facts["columns"].items())
+        said = f" with {as_toml(facts['columns'])}"
         first = "read its lines marked CHECK, then "
         if len(facts["readings"]) > 1:
             said, first = "", "choose the columns in its lines marked CHECK, then "

@@ -62,7 +62,10 @@ def _found(evidence: Evidence) -> str:
 def aim(evidence: Evidence) -> str:
     """What "best" means."""
     columns, settings = evidence.settings.columns, evidence.settings
-    what = columns.get("reward") or f"{columns['successes']} of {columns['trials']}"
+    if "ratings" in columns:
+        what = f"the ratings ({columns['ratings']})"
+    else:
+        what = columns.get("reward") or f"{columns['successes']} of {columns['trials']}"
     kind = "highest" if settings.goal == "max" else "lowest"
     average = {"equal": " with equal weights", "rows": " weighted by their rows", "given": " as weighted"}
     where = f" on average over the sites{average[settings.weighted]}" if len(settings.weights) > 1 else ""

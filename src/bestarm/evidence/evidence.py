@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from bestarm.problem.counted import Rows
 from bestarm.problem.tables import Columns, read_rows
 from bestarm.problem.tables.grid import grid_step, too_many
 from bestarm.problem.tables.propose import only_reading, propose
+from bestarm.problem.tables.ratings import ratings_of
 from bestarm.problem.tables.sources import open_table
 
 
@@ -42,6 +43,7 @@ def evidence(
     successes: str | None = None,
     trials: str | None = None,
     count: str | None = None,
+    ratings: Sequence[str] = (),
     time: str | None = None,
     question: str | None = None,
     goal: str = "max",
@@ -80,6 +82,9 @@ def evidence(
     reward, successes, trials, count : str, optional
         The columns of numbers: `reward`, or `reward` with the `count` of rows that it stands for, or
         `successes` of `trials`.
+    ratings : sequence of str
+        Instead of these, columns that count one rating each, such as "1 star" to "5 stars". Their names give
+        the ratings, and the lowest and the highest of them are the bounds.
     time : str, optional
         The column that says when a row was recorded.
     question : {"anywhere", "overall", "each", "control"}, optional
@@ -147,7 +152,10 @@ def evidence(
         "count": count,
         "time": time,
     }
-    columns, guessed = _columns(source, named, sql, database)
+    columns, guessed = _columns(source, named, tuple(ratings), sql, database)
+    if columns.ratings and bounds is None:
+        levels = ratings_of(columns.ratings).values()
+        bounds = (min(levels), max(levels))
     chosen = _order(source, columns, order, look, sql, database)
     given = {
         "question": question,
@@ -162,7 +170,7 @@ def evidence(
         "looks": looks,
         "order": chosen,
         "seed": seed,
-        "columns": {key: name for key, name in asdict(columns).items() if name is not None},
+        "columns": columns.plain,
     }
     check_given(given)
     if look == "any-time" and weights == "rows" and record is None:
@@ -178,7 +186,7 @@ def evidence(
         database=database,
         where=where,
         missing=missing,
-        bounds=bounds if columns.reward else None,
+        bounds=None if columns.trials else bounds,
         progress=reading,
     )
     rows = replace(rows, notes=(*guessed, *rows.notes), sites=rows.sites if columns.site else ("",))
@@ -271,13 +279,18 @@ class Recorded:
 
 
 def _columns(
-    source: object, named: Mapping[str, str | None], sql: str | None, database: str | None
+    source: object,
+    named: Mapping[str, str | None],
+    ratings: tuple[str, ...],
+    sql: str | None,
+    database: str | None,
 ) -> tuple[Columns, tuple[str, ...]]:
     """Which column is what, and a note on what was not given but found."""
-    if named["option"] is not None and (named["reward"] or named["successes"] or named["trials"]):
+    said = named["reward"] or named["successes"] or named["trials"] or ratings
+    if named["option"] is not None and said:
         given = {key: name for key, name in named.items() if name is not None}
-        return Columns(**given), ()
-    found = propose(source, sql=sql, database=database, given=named)
+        return Columns(**given, ratings=ratings), ()
+    found = propose(source, sql=sql, database=database, given=named, ratings=ratings)
     reading = only_reading(found, table_name(source, sql))
     return reading.columns, (f"the table was read with {reading}",)
 
@@ -298,7 +311,7 @@ def _order(
         raise InputError(f'order = "{order}" is unknown', expected='"file" or "none"')
     if columns.time is not None:
         return None if order == "none" else columns.time
-    single = columns.count is None and columns.trials is None
+    single = columns.count is None and columns.trials is None and not columns.ratings
     if look == "any-time" and (not single or order == "none"):
         raise InputError(
             "looks at any time need the order of arrival",

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import InputError
+from bestarm.problem.counted_recording import CountedRecording
 from bestarm.problem.data import Data
 from bestarm.problem.layout import Group, Layout
 from bestarm.problem.pairs import aligned
@@ -22,15 +23,18 @@ from bestarm.problem.problem import Problem
 from bestarm.problem.rewards import Recording, RewardModel, tabulate
 from bestarm.problem.scale import Scale
 from bestarm.problem.tables.columns import check_rewards
-from bestarm.problem.tables.fold import Entries, Fold, Request, cells_of
+from bestarm.problem.tables.entries import Entries, cells_of
+from bestarm.problem.tables.fold import Fold, Request
 from bestarm.problem.tables.names import settled
+from bestarm.problem.tables.propose import MOST_SHOWN, propose
+from bestarm.problem.tables.ratings import ratings_of
 from bestarm.problem.tables.read import ALL, read_table
 from bestarm.problem.tables.sources import open_table
 from bestarm.util.text import nearest, shorten
 
 DATA_KEYS = (
-    "csv", "table", "group", "arm", "client", "clients", "reward", "count", "successes", "trials", "where",
-    "min_count", "bounds", "rows", "missing", "pair",
+    "csv", "table", "group", "arm", "client", "clients", "reward", "count", "successes", "trials", "ratings",
+    "where", "min_count", "bounds", "rows", "missing", "pair",
 )  # fmt: skip
 NUMBERS = ("reward", "count", "successes", "trials")  # keys of columns
 ROWS = ("once", "resample")
@@ -61,27 +65,54 @@ def data_problem(data: Mapping[str, Any], folder: Path, goal: str, counts: Mappi
         what = 'key "csv" is missing' if "csv" not in data else "csv and table both name a file"
         expected = "csv, the path of a CSV file, or table, the path of another table such as Parquet"
         raise InputError(what, where="[data]", expected=expected)
-    for key in ("group", "arm", "client", *NUMBERS):
+    for key in ("group", "arm", "client", *NUMBERS, "ratings"):
         if str(data.get(key, "")).startswith("CHECK"):
             raise InputError(
                 f"{key} = {shorten(data[key])} is not decided",
                 where="[data]",
                 expected="the name of one column",
-                fix="The comments of the scenario list how the table can be read",
+                fix=_readings(data, folder),
             )
     for key in ("csv" if "csv" in data else "table", "arm"):
         if not isinstance(data.get(key), str):
             what = f'key "{key}" is missing' if key not in data else f"{key} = {shorten(data[key])}"
             expected = "the path of a file" if key in ("csv", "table") else "the name of a column"
-            raise InputError(what, where="[data]", expected=expected)
+            fix = _readings(data, folder) if what == 'key "arm" is missing' else ""
+            raise InputError(what, where="[data]", expected=expected, fix=fix)
+    if not any(key in data for key in (*NUMBERS, "ratings")):
+        raise InputError(
+            "no key says which columns contain the rewards",
+            where="[data]",
+            expected="reward (with count, if rows are repeated), or successes and trials, or ratings",
+            fix=_readings(data, folder),
+        )
     _check_values(data)
     return _Data(data, goal).problem(folder, counts)
+
+
+def _readings(data: Mapping[str, Any], folder: Path) -> str:
+    """How the table of [data] can be read, for an error; empty if that can't be found out."""
+    given = {role: data.get(key) for key, role in {"group": "site", "arm": "option"}.items()}
+    said = {role: name for role, name in given.items() if name and not str(name).startswith("CHECK")}
+    try:
+        found = propose(folder / str(data.get("csv") or data["table"]), given=said)
+    except InputError:
+        return ""
+    ways = [reading.as_keys(site="group", option="arm") for reading in found[:MOST_SHOWN]]
+    more = f"; and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
+    listed = "; ".join(f"({k}) {way}" for k, way in enumerate(ways, start=1))
+    return f"The table can be read with: {listed if len(ways) > 1 else ways[0]}{more}"
 
 
 def _check_values(data: Mapping[str, Any]) -> None:
     """Raise InputError if a key of [data] has a value that makes no sense."""
     try:
-        check_rewards([key for key in NUMBERS if key in data])
+        check_rewards([key for key in (*NUMBERS, "ratings") if key in data])
+        ratings = data.get("ratings", ["1", "2"])
+        if not isinstance(ratings, list) or not all(isinstance(name, str) for name in ratings):
+            expected = "a list of the columns that count one rating each"
+            raise InputError(f"ratings = {shorten(ratings)}", expected=expected)
+        ratings_of(ratings)
     except InputError as error:
         raise error.at("[data]") from None
     for key in ("group", "client", "pair", *NUMBERS):
@@ -130,7 +161,9 @@ class _Data:
     def __init__(self, data: Mapping[str, Any], goal: str) -> None:
         self.data, self.path = data, str(data.get("csv") or data["table"])
         self.where, self.once = f"[data] {self.path}", data.get("rows", "once") == "once"
-        bounds = data.get("bounds", (0.0, 1.0))
+        self.ratings = ratings_of(data["ratings"]) if "ratings" in data else {}
+        levels = self.ratings.values() or (0.0, 1.0)
+        bounds = data.get("bounds", (min(levels), max(levels)))
         if not isinstance(bounds, Sequence) or len(bounds) != 2 or not all(_is_number(b) for b in bounds):
             raise InputError(
                 f"bounds = {shorten(bounds)}", where="[data]", expected="[low, high], two numbers"
@@ -140,7 +173,7 @@ class _Data:
         except InputError as error:
             raise error.at("[data]") from None
         self.keys = tuple(key for key in ("group", "client", "arm", "pair") if key in data)
-        self.weighted = any(key in data for key in NUMBERS[1:])
+        self.weighted = any(key in data for key in (*NUMBERS[1:], "ratings"))
         self.unordered = False
         self.notes: list[str] = []
 
@@ -156,7 +189,7 @@ class _Data:
         request = Request(
             tuple(data[key] for key in self.keys), {key: data[key] for key in NUMBERS if key in data},
             where=data.get("where", {}), missing=data.get("missing", "error"), bounds=bounds,
-            ordered=not table.unordered, failure_success=bounds,
+            ordered=not table.unordered, failure_success=bounds, ratings=self.ratings,
         )  # fmt: skip
         fold = read_table(table, request)
         self.unordered = not request.ordered
@@ -250,7 +283,9 @@ class _Data:
             counted += sum(totals[arm] for arm in arms)
         if not groups:
             raise InputError(f"no arm has {least} rewards", where=self.where, fix="Lower min_count")
-        column = self.data.get("reward") or f"{self.data['successes']} / {self.data['trials']}"
+        column = f"the ratings ({', '.join(self.ratings)})"
+        if not self.ratings:
+            column = self.data.get("reward") or f"{self.data['successes']} / {self.data['trials']}"
         pair = self.data.get("pair", "")
         data = Data(
             Path(self.path).name, column, fold.used if self.weighted else counted, counted,
@@ -283,10 +318,11 @@ class _Data:
                 expected=f"at most {MOST_ONCE:,}",
                 fix='Simulate with rows = "resample"',
             )
-        values = np.repeat(counted.value, counted.count)
         if self.weighted or self.unordered:  # any order that doesn't depend on the rewards is as good
-            np.random.Generator(np.random.PCG64([place, len(values)])).shuffle(values)
-        return Recording(tuple(values.tolist()))
+            distinct, code = np.unique(counted.value, return_inverse=True)
+            counts = np.bincount(code, weights=counted.count).astype(np.int64)
+            return CountedRecording(tuple(distinct.tolist()), tuple(counts.tolist()), place)
+        return Recording(tuple(np.repeat(counted.value, counted.count).tolist()))
 
 
 def _is_number(value: object) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from bestarm.errors import InputError
 from bestarm.problem.coins import Coined
 from bestarm.problem.copies import copies
+from bestarm.problem.counted_recording import CountedRecording
 from bestarm.problem.layout import MAX_CLIENTS, Group
 from bestarm.problem.privacy import Private
 from bestarm.problem.reward_specs import build, from_spec
@@ -48,8 +49,10 @@ def demand_own_recordings(group: Group, models: Sequence[Sequence[RewardModel]])
     """
     for arm, column in zip(group.arms, zip(*models, strict=True), strict=True):
         whole = [m.model if isinstance(m, Coined | Private) else m for m in column if m.limit is not None]
-        times = max(Counter(map(id, whole)).values(), default=0)
-        times = max(times, copies([m.values for m in whole if isinstance(m, Recording)]))
+        if len(whole) < 2:
+            continue
+        times = max(Counter(map(id, whole)).values())
+        times = max(times, copies([m.values for m in whole if isinstance(m, Recording | CountedRecording)]))
         if times > 1:
             raise InputError(
                 f"{times} clients share one recording, so each of its rewards would count {times} times",

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any, cast
 
 from bestarm.errors import InputError
+from bestarm.problem.counted_recording import CountedRecording
 from bestarm.problem.rewards import (
     Bernoulli,
     Beta,
@@ -79,7 +80,20 @@ def _table(keys: Mapping[str, Any], bounds: tuple[float, float], scale: Scale) -
 
 def _recording(keys: Mapping[str, Any], bounds: tuple[float, float], scale: Scale) -> RewardModel:
     values = [_inside("values", v, bounds, "reward") for v in _numbers("values", keys["values"])]
-    return Recording(tuple(scale.unit(v) for v in values))
+    played = tuple(scale.unit(v) for v in values)
+    if "counts" not in keys:
+        if "order" in keys:
+            raise InputError("order belongs to counts; values alone are played in their own order")
+        return Recording(played)
+    counts = _numbers("counts", keys["counts"])
+    if len(counts) != len(values):
+        raise InputError(f"{len(counts)} counts for {len(values)} values", where="counts")
+    if any(n < 0 or n != int(n) for n in counts):
+        raise InputError(f"counts = {shorten(keys['counts'])}", expected="whole numbers of at least 0")
+    order = _number("order", keys.get("order", 0))
+    if order < 0 or order != int(order):
+        raise InputError(f"order = {shorten(keys['order'])}", expected="a whole number of at least 0")
+    return CountedRecording(played, tuple(int(n) for n in counts), int(order))
 
 
 Builder = Callable[[Mapping[str, Any], tuple[float, float], Scale], RewardModel]
@@ -89,7 +103,7 @@ KINDS: dict[str, tuple[frozenset[str], frozenset[str], Builder]] = {
     "bernoulli": (frozenset({"mean"}), frozenset(), _bernoulli),
     "beta": (frozenset({"a", "b"}), frozenset({"low", "high"}), _beta),
     "table": (frozenset({"values"}), frozenset({"weights"}), _table),
-    "recording": (frozenset({"values"}), frozenset(), _recording),
+    "recording": (frozenset({"values"}), frozenset({"counts", "order"}), _recording),
 }
 
 
@@ -100,6 +114,8 @@ def from_spec(spec: Mapping[str, Any]) -> RewardModel:
             return Bernoulli(mean)
         case {"kind": "table", "values": values, "weights": weights}:
             return Table(tuple(values), tuple(weights))
+        case {"kind": "recording", "values": values, "counts": counts, "order": order}:
+            return CountedRecording(tuple(values), tuple(counts), order)
         case {"kind": "recording", "values": values}:
             return Recording(tuple(values))
         case {"kind": "beta", "a": a, "b": b, "low": low, "high": high}:

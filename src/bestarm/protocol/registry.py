@@ -17,6 +17,7 @@ from typing import Any, cast
 from bestarm.errors import InputError
 from bestarm.problem.layout import Layout
 from bestarm.problem.problem import Problem
+from bestarm.protocol.crowd import Crowd
 from bestarm.protocol.kernel import Kernel
 from bestarm.protocol.lies import Lies
 from bestarm.protocol.machine import ClientMachine, PeerMachine, ServerMachine
@@ -69,6 +70,9 @@ class Method:
     kernel : callable or None
         ``kernel(problem, options, liars)`` simulates many runs at once, or is None if only the machines
         can simulate them; `liars` maps the names of clients to the names of their attacks.
+    crowd : callable or None
+        ``crowd(layout, options)`` plays all clients of an honest run at once, which is faster with thousands
+        of them, or is None if only single machines can; see ``protocol.crowd``.
     plan : PlanFacts
         What the method states about its costs before a run.
     next_step : callable
@@ -129,6 +133,7 @@ class Method:
     axis: str = "pulls"
     phases: tuple[str, str] = ("first", "later")
     kernel: Callable[[Problem, Any, Mapping[str, str]], Kernel | None] | None = None
+    crowd: Callable[[Layout, Any], Crowd | None] = field(default=lambda layout, options: None)
     plan: PlanFacts = field(default_factory=PlanFacts)
     next_step: Callable[[Any, int], str] = field(default=lambda options, made: "")
     lies: Lies | None = None

@@ -18,7 +18,7 @@ from bestarm.problem.data import Data
 from bestarm.problem.layout import Layout
 from bestarm.problem.problem import Problem
 from bestarm.problem.scale import Scale
-from bestarm.protocol.machine import ClientMachine, PeerMachine, ServerMachine
+from bestarm.protocol.machine import PeerMachine, ServerMachine
 from bestarm.protocol.options import Common
 from bestarm.protocol.registry import Method, method_for
 from bestarm.protocol.verdict import Answer, Verdict
@@ -168,6 +168,17 @@ def _build(
     ).sealed()
 
 
+class Member(Protocol):
+    """What the record needs of a client of a run in process."""
+
+    @property
+    def name(self) -> str:
+        """The name of the client."""
+
+    def local(self) -> dict[str, Any]:
+        """The client's part of the certificate, as plain values."""
+
+
 def conclude(
     problem: Problem,
     method: str,
@@ -175,7 +186,7 @@ def conclude(
     unit: Common,
     seed: int | None,
     server: ServerMachine,
-    clients: Sequence[ClientMachine],
+    clients: Sequence[Member],
     adversaries: Sequence[dict[str, Any]] = (),
     *,
     time: int,

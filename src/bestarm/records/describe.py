@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bestarm.problem.counted_recording import rewards_in
 from bestarm.problem.data import Data
 from bestarm.protocol.options import make
 from bestarm.protocol.registry import METHODS
@@ -207,7 +208,7 @@ def _ran_out(record: Record) -> str:
             rewards = group.get("rewards") or [[]]
             for arm, spec in zip(group["arms"], rewards[i if len(rewards) > 1 else 0], strict=False):
                 name = f"{group['name']}/{arm}"
-                if spec and spec["kind"] == "recording" and len(spec["values"]) == made and name in left:
+                if rewards_in(spec) == made and name in left:
                     found.setdefault(name, made)
     if not found:
         return ""

@@ -14,6 +14,7 @@ from bestarm.problem.tables.batches import Table
 from bestarm.problem.tables.fold import Fold, Request
 from bestarm.problem.tables.profile import Profile, profiles
 from bestarm.problem.tables.propose import Reading, readings
+from bestarm.problem.tables.ratings import ratings_of
 from bestarm.problem.tables.read import read_table
 from bestarm.problem.tables.sources import open_table
 from bestarm.util.text import counted, shorten, visible
@@ -43,6 +44,7 @@ KEYS = {
     "count": ("count", "how many rows of the same reward a row stands for"),
     "successes": ("successes", "how many of the trials were a success"),
     "trials": ("trials", "how many trials there were"),
+    "ratings": ("ratings", "these columns count one rating each; the number in a name is the rating"),
 }
 ROWS = """\
 rows = "once"
@@ -62,18 +64,26 @@ class Proposal:
     readings: Sequence[Reading]
 
 
-def propose_for(path: Path, given: Mapping[str, str]) -> Proposal:
+Keys = Mapping[str, str | tuple[str, ...]]  # columns by keys of [data]; several for ratings
+
+
+def propose_for(path: Path, given: Mapping[str, str], ratings: Sequence[str] = ()) -> Proposal:
     """Propose the columns of a table; `given` are those that the user named, by keys of [data]."""
     table = open_table(path)
     found, sample = profiles(table)
     roles = {KEYS[key][0]: name for key, name in given.items() if name}
-    return Proposal(table, found, sample, readings(table, found, roles))
+    return Proposal(table, found, sample, readings(table, found, roles, ratings))
 
 
-def keys_of(reading: Reading) -> dict[str, str]:
+def keys_of(reading: Reading) -> Keys:
     """A reading as keys of [data]."""
     found = {key: getattr(reading.columns, role) for key, (role, _) in KEYS.items()}
-    return {key: name for key, name in found.items() if name is not None}
+    return {key: name for key, name in found.items() if name}
+
+
+def as_toml(keys: Keys) -> str:
+    """Keys of [data] in one line."""
+    return ", ".join(f"{key} = {_value(name)}" for key, name in keys.items())
 
 
 def scenario_for(proposal: Proposal, path: Path, target: Path, goal: str = "") -> str:
@@ -102,8 +112,8 @@ def scenario_for(proposal: Proposal, path: Path, target: Path, goal: str = "") -
     for key, (_, meaning) in KEYS.items():
         names = list(dict.fromkeys(choice.get(key) for choice in choices))
         if names != [None]:
-            text += f"{key} = {_quoted(_choice(names))}\n#   CHECK: {meaning}\n"
-    if "reward" in best:
+            text += f"{key} = {_value(_choice(names))}\n#   CHECK: {meaning}\n"
+    if "reward" in best or "ratings" in best:
         low, high = _outwards(*fold.range)
         text += (
             f"bounds = [{low}, {high}]\n#   CHECK: rewards in this table range from {fold.range[0]:g} to "
@@ -122,8 +132,7 @@ def ways(found: Sequence[Reading]) -> list[str]:
     """The readings as lines, if there are several."""
     if len(found) == 1:
         return []
-    lines = [", ".join(f"{key} = {_quoted(name)}" for key, name in keys_of(one).items()) for one in found]
-    listed = [f"  ({k}) {visible(line)}" for k, line in enumerate(lines, start=1)]
+    listed = [f"  ({k}) {visible(as_toml(keys_of(one)))}" for k, one in enumerate(found, start=1)]
     return [f"It can be read in {len(found)} ways, and you have to choose:", *listed]
 
 
@@ -134,14 +143,20 @@ def sample_lines(proposal: Proposal) -> list[str]:
     return ["".join([" | ".join(cell[:20] for cell in row[:MOST_COLUMNS]), *more]) for row in rows]
 
 
-def _read(table: Table, keys: Mapping[str, str]) -> Fold:
+def _read(table: Table, keys: Keys) -> Fold:
     """Read all of the table, for the range of its rewards and the number of gaps."""
-    names = tuple(keys[key] for key in ("group", "arm") if key in keys)
-    numbers = {key: name for key, name in keys.items() if key not in ("group", "arm")}
-    return read_table(table, Request(names, numbers, missing="skip"))
+    names = tuple(str(keys[key]) for key in ("group", "arm") if key in keys)
+    numbers = {key: str(name) for key, name in keys.items() if key not in ("group", "arm", "ratings")}
+    ratings = ratings_of(keys["ratings"]) if "ratings" in keys else {}
+    return read_table(table, Request(names, numbers, missing="skip", ratings=ratings))
 
 
-def _choice(names: Sequence[str | None]) -> str:
+def _value(name: str | tuple[str, ...]) -> str:
+    """A column, or several, in TOML."""
+    return _quoted(name) if isinstance(name, str) else "[" + ", ".join(map(_quoted, name)) + "]"
+
+
+def _choice(names: Sequence[str | tuple[str, ...] | None]) -> str | tuple[str, ...]:
     """The name of a column, or what to choose from.
 
     >>> _choice(["city"]), _choice(["carrier", "airline"]), _choice(["city", None])
@@ -150,7 +165,8 @@ def _choice(names: Sequence[str | None]) -> str:
     known = [name for name in names if name is not None]
     if len(names) == 1:
         return known[0]
-    return f"CHECK: {' or '.join(known)}" + (", or leave this line out" if None in names else "")
+    texts = [name if isinstance(name, str) else ", ".join(name) for name in known]
+    return f"CHECK: {' or '.join(texts)}" + (", or leave this line out" if None in names else "")
 
 
 def _outwards(low: float, high: float) -> tuple[str, str]:

@@ -17,10 +17,19 @@ from bestarm.errors import InputError
 from bestarm.graphs.graph import Graph
 from bestarm.problem.layout import Layout
 from bestarm.problem.problem import Problem
+from bestarm.protocol.crowd import Crowd
 from bestarm.protocol.options import Common, make, on_unit_scale
-from bestarm.protocol.registry import METHODS, demand_answers, method_named, options_for, unpacked
+from bestarm.protocol.registry import (
+    METHODS,
+    demand_answers,
+    method_for,
+    method_named,
+    options_for,
+    unpacked,
+)
 from bestarm.records.record import Record
 from bestarm.simulate.adversary import Adversary
+from bestarm.simulate.crowd_run import LEAST_CLIENTS, CrowdRun
 from bestarm.simulate.draw import Drawn
 from bestarm.simulate.network import Network
 from bestarm.simulate.run import Progress, Run
@@ -148,12 +157,18 @@ def identify(
         seed = seed_of(Path(journal))
     seed = check_seed(seed)
     network = check_network(problem, method, chosen, network, force, adversaries or ())
-    run = run_of(problem, method, chosen, seed, network, watch, adversaries or ())
+    crowd = None if journal is not None else crowd_of(problem, method, chosen, adversaries or ())
+    run: Run | NetworkRun | CrowdRun
     with contextlib.ExitStack() as stack:
-        if journal is not None:
-            from bestarm.simulate.run_journal import keep
+        if crowd is not None:
+            source = Drawn(as_pulled(problem, method), seed)
+            run = CrowdRun(problem, method, chosen, seed, source, crowd, watch)
+        else:
+            run = single = run_of(problem, method, chosen, seed, network, watch, adversaries or ())
+            if journal is not None:
+                from bestarm.simulate.run_journal import keep
 
-            stack.enter_context(keep(run, Path(journal)))
+                stack.enter_context(keep(single, Path(journal)))
         try:
             with _patient_interrupt() as run.interrupted:
                 run.go()
@@ -217,6 +232,20 @@ def check_network(
             raise
         network = dataclasses.replace(network, broken=str(error))
     return network
+
+
+def crowd_of(
+    problem: Problem,
+    method: str,
+    options: Common,
+    adversaries: Sequence[Adversary] = (),
+    least: int = LEAST_CLIENTS,
+) -> Crowd | None:
+    """All clients of a run as one, if there are many and the method can do so; the record is the same."""
+    layout = problem.layout
+    if adversaries or len(layout.clients) < least:
+        return None
+    return method_for(method, layout, options).crowd(layout, on_unit_scale(options, problem.scale))
 
 
 def run_of(

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bestarm.errors import InputError
+from bestarm.problem.counted_recording import CountedRecording
 from bestarm.problem.problem import Problem
-from bestarm.problem.rewards import Recording, tabulate
+from bestarm.problem.rewards import Recording, RewardModel, tabulate
 from bestarm.protocol.registry import METHODS, method_named, options_for
 from bestarm.simulate.identify import check_network, prepare
 from bestarm.simulate.setup import Scenario
@@ -72,7 +73,7 @@ def problem_from_gaps(groups: Mapping[str, Sequence[float]], best: float = 0.5) 
 
 def is_recorded(problem: Problem) -> bool:
     """Whether some rewards are recordings."""
-    return any(isinstance(model, Recording) for row in problem.rewards for model in row)
+    return any(isinstance(model, Recording | CountedRecording) for row in problem.rewards for model in row)
 
 
 def _redrawn(problem: Problem) -> Problem:
@@ -84,12 +85,18 @@ def _redrawn(problem: Problem) -> Problem:
             "a plan draws the rewards of options independently, which pairs are not",
             fix="Leave out pair for a plan; a run with pairs needs fewer rows if a subject's scores agree",
         )
-    rewards = tuple(
-        tuple(tabulate(model.values) if isinstance(model, Recording) else model for model in row)
-        for row in problem.rewards
-    )
+    rewards = tuple(tuple(_with_replacement(model) for model in row) for row in problem.rewards)
     layout = dataclasses.replace(problem.layout, finite=False)
     return dataclasses.replace(problem, layout=layout, rewards=rewards)
+
+
+def _with_replacement(model: RewardModel) -> RewardModel:
+    match model:
+        case Recording(values):
+            return tabulate(values)
+        case CountedRecording(distinct, counts):
+            return tabulate(distinct, counts)
+    return model
 
 
 def plannable(problem: Problem | Scenario, keys: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:

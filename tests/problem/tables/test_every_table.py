@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import bestarm as ba
 from bestarm.errors import InputError
 from bestarm.problem.tables import Columns, read_rows
 
@@ -150,12 +151,12 @@ def test_every_file_and_frame_gives_the_same_rows(kind, ordered, tmp_path):
     )
 
 
-def stored(url, table):
+def stored(url, table, name="Visits"):
     """Store a table in a database; the query that returns it."""
     driver = url.replace("postgresql:", "postgresql+psycopg:")
     with sa.create_engine(driver, poolclass=sa.NullPool).begin() as connection:
-        table.to_sql("Visits", connection, index=False)
-    return 'select * from "Visits";'
+        table.to_sql(name, connection, index=False)
+    return f'select * from "{name}";'
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -171,6 +172,43 @@ def test_every_database_gives_the_same_rows(kind, tmp_path, request):
     untimed = Columns(option="variant", reward="revenue")
     with pytest.raises(InputError, match=r"the rows have no order: a database returns rows in any order"):
         read_rows(None, untimed, sql=query, database=url, ordered=True)
+
+
+SETTINGS = {
+    "option": "variant", "site": "region", "reward": "revenue", "bounds": (-10.0, 40.0), "delta": 0.1,
+}  # fmt: skip
+
+
+def answers(source, look, **where):
+    """Everything that evidence says about the options, with numbers to six digits."""
+    order = {"look": "any-time", "time": "day"} if look == "any-time" else {"order": "none"}
+    found = ba.evidence(source, **SETTINGS, **order, **where)
+    options = [
+        (one.name, one.rows, f"{one.mean:.6g}", one.status, [f"{test.evalue:.6g}" for test in one.tests])
+        for one in found.options
+    ]
+    return found.status, found.best, found.promise, found.rows, options
+
+
+def frame_with_a_winner():
+    table = frame()
+    return table.assign(revenue=(table["revenue"] + 4 * (table["variant"] == 2)).round(2))
+
+
+@pytest.mark.parametrize("look", ["once", "any-time"])
+def test_evidence_from_every_kind_of_table_is_the_same(look, tmp_path, request):
+    """Verdict, counts, means and e-values from files, frames and databases that hold the same rows."""
+    table = frame_with_a_winner()
+    expected = answers(table, look)
+    assert expected[:2] == ("identified", {"": "2"})
+    assert expected[3] == ROWS
+    for kind in ("csv", "parquet", "polars", "arrow", "duckdb", "feather", "folder"):
+        (tmp_path / kind).mkdir()
+        assert answers(written(kind, table, tmp_path / kind), look) == expected, kind
+    urls = {"sqlite": f"sqlite:///{tmp_path}/visits.db", "postgres": request.getfixturevalue("postgres")}
+    for url in urls.values():
+        query = stored(url, table, f"Winner {look}")
+        assert answers(None, look, sql=query, database=url) == expected, url
 
 
 COUNTS = Columns(option="variant", site="region", successes="clicked", trials="shown")

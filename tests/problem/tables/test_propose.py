@@ -79,10 +79,34 @@ def test_what_is_missing_is_named(tmp_path):
         proposed(tmp_path, "when,score", *[f"2024-01-{1 + k:02},{k}" for k in range(20)])
     with pytest.raises(InputError, match=r"no column looks like the rewards"):
         proposed(tmp_path, "variant,colour", "a,red", "b,blue", "a,red")
-    with pytest.raises(
-        InputError, match=r'"1 star", "2 stars", "3 stars" look like counts, one column for each'
-    ):
-        proposed(tmp_path, "city,place,1 star,2 stars,3 stars", "A,x,1,2,3", "A,y,0,1,7")
+
+
+def test_columns_that_are_named_like_ratings_count_them(tmp_path):
+    rows = ["A,x,1,2,3", "A,y,0,1,7", "B,x,3,3,1"]
+    for names in ("1 star,2 stars,3 stars", "1★,2★,3★", "n_rating_1,n_rating_2,n_rating_3"):
+        listed = ", ".join(f'"{name}"' for name in names.split(","))
+        found = proposed(tmp_path, f"city,place,{names}", *rows)
+        assert found == [f'site = "city", option = "place", ratings = [{listed}]']
+    given = proposed(tmp_path, "city,place,1★,2★,3★", *rows, reward="3★")
+    assert given == ['site = "city", option = "place", reward = "3★"']
+
+
+def test_all_columns_of_ratings_are_read_or_none(tmp_path):
+    rows = ["A,x,1,2,3,4", "A,y,2,1,4,x", "B,x,3,2,5,1"]  # "1★" and "3★" count upwards like row numbers
+    found = proposed(tmp_path, "city,place,1★,2★,3★,4★", *rows)
+    assert found
+    assert not [text for text in found if "ratings" in text]
+    found = proposed(tmp_path, "city,place,1★,2★,3★", *(row[:-2] for row in rows))
+    assert found == ['site = "city", option = "place", ratings = ["1★", "2★", "3★"]']
+
+
+def test_columns_named_by_bare_numbers_may_be_ratings_or_not(tmp_path):
+    rows = ["A,x,1,2,3", "A,y,0,1,7", "B,x,1,2,3"]
+    found = proposed(tmp_path, "city,place,1,2,3", *rows)
+    assert found[0] == 'site = "city", option = "place", ratings = ["1", "2", "3"]'
+    assert 'site = "city", option = "place", reward = "2"' in found
+    years = proposed(tmp_path, "city,place,2021,2022,2023", *rows)
+    assert not [text for text in years if "ratings" in text]
 
 
 def test_a_frame_is_profiled_as_well():

@@ -14,6 +14,7 @@ from bestarm.methods.bet import groups, robust, sites
 from bestarm.methods.bet.audit import audit_client, good_event, pulls_of
 from bestarm.methods.bet.blocks import refuse
 from bestarm.methods.bet.client import Client
+from bestarm.methods.bet.crowd import crowd_for
 from bestarm.methods.bet.kernel import kernel_for
 from bestarm.methods.bet.options import PREFERENCES, Bet
 from bestarm.methods.bet.plan import FACTS
@@ -48,6 +49,7 @@ METHOD = Method(
     liars=True,
     phases=("first pulls", "blocks"),
     kernel=kernel_for,
+    crowd=crowd_for,
     plan=FACTS,
     trace=Trace,
 )
@@ -60,6 +62,7 @@ _GROUPED = dataclasses.replace(
     epsilon=False,
     pools=True,
     kernel=groups.kernel_for,
+    crowd=lambda layout, options: None,
     trace=groups.Trace,
 )
 _ROBUST = dataclasses.replace(

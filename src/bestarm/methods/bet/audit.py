@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 from bestarm.methods.bet.client import Client
@@ -44,11 +45,23 @@ class Broadcaster(Protocol):
     events: list[list[Any]]
     said: list[bytes]
 
+    def __hash__(self) -> int: ...
+
 
 class Listener(ClientMachine, Protocol):
     """A client that counts the messages of the server."""
 
     heard: int
+
+
+@lru_cache(maxsize=1)  # the same server is asked about all of its clients
+def _received(server: Broadcaster, events: int) -> dict[str, list[str]]:
+    """What a server received from each client, in order; `events` is how many events it has."""
+    found: dict[str, list[str]] = {}
+    for row in server.events:
+        if row[0] == "received":
+            found.setdefault(row[1], []).append(row[2])
+    return found
 
 
 def repeat(client: Listener, part: Mapping[str, Any], server: Broadcaster) -> Iterator[str]:
@@ -84,6 +97,6 @@ def repeat(client: Listener, part: Mapping[str, Any], server: Broadcaster) -> It
         return
     if client.local() != part:
         yield "has wealths, exits or pulls that do not follow from its rewards"
-    told = [row[2] for row in server.events if row[:2] == ["received", name]]
+    told = _received(server, len(server.events)).get(name, [])
     if told != sent[: len(told)]:
         yield "sent messages that do not follow from its rewards"

@@ -7,18 +7,17 @@ Reading goes on after a bad cell, so that an error can say how many there are. C
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bestarm.problem.csv_file import finite_number
 from bestarm.problem.tables import grid
 from bestarm.problem.tables.batches import Batch, Cells, Coded, Wanted, size
 from bestarm.problem.tables.cells import BOOLEAN, PERCENT, PLAIN, name_text
+from bestarm.problem.tables.entries import Entries, merged
 from bestarm.problem.tables.kinds import DATE, ZONED_DATE, Floats, Integers, Mask, Names, Numbers, Times
 from bestarm.util.text import counted, shorten
 
@@ -35,9 +34,10 @@ _Read = Mapping[str, tuple[Floats, Mask]]  # by column: numbers, and which cells
 class Request:
     """What is read: the columns of names and numbers, which rows, and how.
 
-    `numbers` maps the roles ``reward``, ``count``, ``successes`` and ``trials`` to columns. `where` gives the
-    values that a row must have in other columns. `ordered` keeps the rows in order, by the column `time` if
-    there is one. `failure_success` are the rewards that `successes` of `trials` stand for.
+    `numbers` maps the roles ``reward``, ``count``, ``successes`` and ``trials`` to columns, and `ratings`
+    maps columns of counts to the rating that they count. `where` gives the values that a row must have in
+    other columns. `ordered` keeps the rows in order, by the column `time` if there is one.
+    `failure_success` are the rewards that `successes` of `trials` stand for.
     """
 
     names: tuple[str, ...]
@@ -48,13 +48,14 @@ class Request:
     bounds: tuple[float, float] | None = None
     ordered: bool = False
     failure_success: tuple[float, float] = (0.0, 1.0)
+    ratings: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def wanted(self) -> Wanted:
         """The columns that are read."""
         time = () if self.time is None or not self.ordered else (self.time,)
         return Wanted(
-            tuple(self.numbers.values()), (*self.names, *time, *self.where),
+            (*self.numbers.values(), *self.ratings), (*self.names, *time, *self.where),
             self.numbers.get("reward"), self.bounds, bool(self.where),
         )  # fmt: skip
 
@@ -79,32 +80,6 @@ class Fault:
     fix: str = ""
 
 
-@dataclass(frozen=True)
-class Entries:
-    """Rewards: for each entry a code for each column of names, a value, how often it occurred, and when."""
-
-    codes: Integers  # names by entries
-    value: Floats
-    count: Integers
-    time: Floats | None = None
-
-    @staticmethod
-    def joined(parts: Sequence[Entries]) -> Entries:
-        """Several pieces as one."""
-        times = [part.time for part in parts if part.time is not None]
-        return Entries(
-            np.concatenate([part.codes for part in parts], axis=1),
-            np.concatenate([part.value for part in parts]),
-            np.concatenate([part.count for part in parts]),
-            np.concatenate(times) if times else None,
-        )
-
-    def chosen(self, places: Mask | Integers) -> Entries:
-        """Some of the entries."""
-        time = None if self.time is None else self.time[places]
-        return Entries(self.codes[:, places], self.value[places], self.count[places], time)
-
-
 class Fold:
     """Takes batches one by one and keeps what the request asks for.
 
@@ -114,10 +89,15 @@ class Fold:
     def __init__(self, request: Request, expect: Mapping[str, str] | None = None) -> None:
         self.request, expect = request, expect or {}
         self.names = {column: Names() for column in request.names}
-        self.numbers = {column: Numbers(expect.get(column)) for column in request.numbers.values()}
+        counts = (*request.numbers.values(), *request.ratings)
+        self.numbers = {column: Numbers(expect.get(column)) for column in counts}
         if request.time is not None and request.ordered:
             self.numbers[request.time] = Times(expect.get(request.time))
-        self.range = (math.inf, -math.inf)  # of all rewards, including those out of bounds
+        # The range of all rewards, including those out of bounds.
+        self.range = (
+            min(request.ratings.values(), default=math.inf),
+            max(request.ratings.values(), default=-math.inf),
+        )
         self.width = 0.0  # of the grid; 0: none
         self.rows = self.used = self.skipped = self.bad = 0  # rows seen, kept, left out, unusable
         self.first: BadCell | None = None
@@ -143,8 +123,11 @@ class Fold:
         self._widen(values, keep, batch.span)
         keep &= ~self._bad(self._faults(batch, codes, read), count, keep)
         self.rows += int(count.sum())
-        self.used += int(count[keep].sum())
-        self._keep(codes[:, keep], {c: value[keep] for c, value in values.items()}, count[keep])
+        if not keep.all():
+            codes, count = codes[:, keep], count[keep]
+            values = {c: value[keep] for c, value in values.items()}
+        self.used += int(count.sum())
+        self._keep(codes, values, count)
 
     def _widen(self, values: Mapping[str, Floats], keep: Mask, span: tuple[float, float] | None) -> None:
         """Extend the range of the rewards; with `span`, these are already rounded."""
@@ -152,8 +135,9 @@ class Fold:
             self.range = min(self.range[0], span[0]), max(self.range[1], span[1])
             self.width = max(self.width, grid.grid_step(*(self.request.bounds or self.range)))
         elif "reward" in self.request.numbers:
-            reward = values[self.request.numbers["reward"]][keep]
-            reward = reward[np.isfinite(reward)]
+            reward = values[self.request.numbers["reward"]]
+            usable = keep & np.isfinite(reward)
+            reward = reward if usable.all() else reward[usable]
             if len(reward):
                 self.range = min(self.range[0], float(reward.min())), max(self.range[1], float(reward.max()))
 
@@ -191,16 +175,15 @@ class Fold:
             yield Fault(wrong, what, expected)
             yield Fault(np.isnan(value) & ~wrong, what, expected, SKIP)
         of = self.request.numbers
-        for role in ("count", "successes", "trials"):
-            if role in of:
-                value, _ = read[of[role]]
-                wrong = (value < 0) | (value > LARGEST_COUNT) | (value != np.floor(value))
-                what = partial(_counts, of[role], value)
-                yield Fault(wrong, what, "a whole number of at least 0")
+        counts = [of[role] for role in ("count", "successes", "trials") if role in of]
+        for column in (*counts, *self.request.ratings):
+            value, _ = read[column]
+            wrong = (value < 0) | (value > LARGEST_COUNT) | (value != np.floor(value))
+            yield Fault(wrong, partial(_counts, column, value), "a whole number of at least 0")
         if "trials" in of:
             good, trials = read[of["successes"]][0], read[of["trials"]][0]
             yield Fault(good > trials, lambda row: f"{good[row]:g} successes of {trials[row]:g} trials")
-        elif self.request.bounds is not None and batch.span is None:
+        elif "reward" in of and self.request.bounds is not None and batch.span is None:
             (low, high), (reward, _) = self.request.bounds, read[of["reward"]]
             yield Fault(
                 (reward < low) | (reward > high),
@@ -218,6 +201,12 @@ class Fold:
             value = np.tile([success, failure], len(good))
             times = np.column_stack([good, trials - good]).ravel() * np.repeat(count, 2)
             codes, time = np.repeat(codes, 2, axis=1), None if time is None else np.repeat(time, 2)
+        elif self.request.ratings:
+            each, ratings = len(self.request.ratings), list(self.request.ratings.values())
+            value = np.tile(ratings, len(count))
+            found = [values[column].astype(np.int64) for column in self.request.ratings]
+            times = np.column_stack(found).ravel() * np.repeat(count, each)
+            codes, time = np.repeat(codes, each, axis=1), None if time is None else np.repeat(time, each)
         else:
             value = values[of["reward"]]
             times = values[of["count"]].astype(np.int64) * count if "count" in of else count
@@ -277,45 +266,6 @@ class Fold:
     def all_names(self) -> list[list[str]]:
         """The names of each column by their codes."""
         return [list(names.codes) for names in self.names.values()]
-
-
-def merged(entries: Entries) -> Entries:
-    """The entries sorted by codes and value, with equal ones merged.
-
-    >>> found = merged(Entries(np.array([[1, 0, 1]]), np.array([0.5, 2.0, 0.5]), np.array([1, 1, 3])))
-    >>> found.codes.tolist(), found.value.tolist(), found.count.tolist()
-    ([[0, 1]], [2.0, 0.5], [1, 4])
-    """
-    if not len(entries.value):
-        return entries
-    cell = cells_of(entries.codes)
-    order = np.argsort(cell, kind="stable")
-    cell, value, count = cell[order], entries.value[order], entries.count[order]
-    starts = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]])
-    single = bool((count == 1).all())
-    for a, b in pairwise([*starts.tolist(), len(cell)]):  # much faster than sorting by two keys
-        if single:
-            value[a:b].sort()
-        else:
-            inner = np.argsort(value[a:b])
-            value[a:b], count[a:b] = value[a:b][inner], count[a:b][inner]
-    new = np.r_[True, value[1:] != value[:-1]]
-    new[starts] = True
-    first = np.flatnonzero(new)
-    return Entries(entries.codes[:, order[first]], value[first], np.add.reduceat(count, first))
-
-
-def cells_of(codes: Integers) -> NDArray[np.integer]:
-    """One number per combination of codes, which sorts like them; small ones sort faster.
-
-    >>> cells_of(np.array([[0, 1, 1], [2, 0, 1]]))
-    array([2, 3, 4], dtype=uint16)
-    """
-    cell, most = np.zeros(codes.shape[1], dtype=np.int64), 1
-    for code in codes:
-        most *= int(code.max(initial=0)) + 1
-        cell = cell * (int(code.max(initial=0)) + 1) + code
-    return cell.astype(np.uint16) if most <= 2**16 else cell
 
 
 def _empty(column: str, row: int) -> str:

@@ -17,6 +17,7 @@ from bestarm.problem.csv_file import demand_columns
 from bestarm.problem.tables.batches import Table
 from bestarm.problem.tables.columns import Columns
 from bestarm.problem.tables.profile import DATES, EMPTY, NUMBER, TEXT, Profile, profiles
+from bestarm.problem.tables.ratings import looks_like_rating, rating_in
 from bestarm.problem.tables.sources import open_table
 
 # Words of column names, without a plural s.
@@ -38,7 +39,6 @@ WORDS = {
 }  # fmt: skip
 NAMED = {role: frozenset(words.split()) for role, words in WORDS.items()}
 NAMED["dull"] = frozenset(["year", "month", "day", "week", "age", "zip", "code", "id", "lat", "lon"])
-RATINGS = frozenset(["", "star", "rating", "score", "vote", "point", "grade"])  # with a number: "1 star"
 COUNTS = frozenset(["count", "n", "freq", "frequency"])  # that can't be much else
 CLOSE = 2  # readings whose scores differ by no more than this are about as plausible
 MOST_SHOWN = 6  # readings in an error
@@ -57,9 +57,13 @@ class Reading:
 
     def __str__(self) -> str:
         """The columns as keys, such as ``site = "city", option = "courier", reward = "minutes late"``."""
-        keys = ("site", "option", "reward", "count", "successes", "trials", "time")
-        found = ((key, getattr(self.columns, key)) for key in keys)
-        return ", ".join(f'{key} = "{name}"' for key, name in found if name is not None)
+        return self.as_keys()
+
+    def as_keys(self, **words: str) -> str:
+        """The same with other words for some keys, such as ``site="group"``."""
+        keys = ("site", "option", "reward", "count", "successes", "trials", "ratings", "time")
+        found = ((words.get(key, key), getattr(self.columns, key)) for key in keys)
+        return ", ".join(f"{key} = {_quoted(name)}" for key, name in found if name)
 
 
 def propose(
@@ -68,6 +72,7 @@ def propose(
     sql: str | None = None,
     database: str | None = None,
     given: Mapping[str, str | None] | None = None,
+    ratings: Sequence[str] = (),
 ) -> list[Reading]:
     """Every plausible reading of a table, best first.
 
@@ -77,6 +82,8 @@ def propose(
         The table; see ``read_rows``.
     given : mapping, optional
         What the user said already: columns by the names of ``Columns``.
+    ratings : sequence of str
+        Columns that count ratings, if the user said so.
 
     Returns
     -------
@@ -96,20 +103,21 @@ def propose(
     """
     table = open_table(source, sql=sql, database=database)
     found, _ = profiles(table)
-    return readings(table, found, given or {})
+    return readings(table, found, given or {}, ratings)
 
 
-def readings(table: Table, found: Sequence[Profile], given: Mapping[str, str | None]) -> list[Reading]:
+def readings(
+    table: Table, found: Sequence[Profile], given: Mapping[str, str | None], ratings: Sequence[str] = ()
+) -> list[Reading]:
     """The plausible readings of a table whose columns are profiled."""
     said = {key: name for key, name in given.items() if name}
-    demand_columns(table.header, said.values(), table.name)
-    _refuse_wide(table, found, said)
+    demand_columns(table.header, [*said.values(), *ratings], table.name)
     by_name = {profile.name: profile for profile in found}
     made = [
         _reading(names, rewards, said, by_name)
         for names in _names(found, said)
-        for rewards in _rewards(found, said)
-        if not {n for n in names if n} & set(rewards.values())
+        for rewards in ([{"ratings": tuple(ratings)}] if ratings else _rewards(found, said))
+        if not {n for n in names if n} & _used(rewards)
     ]
     if not made:
         _refuse(table, found, said)
@@ -128,6 +136,18 @@ def only_reading(found: Sequence[Reading], where: str) -> Reading:
         where=where,
         fix="Say which columns you mean",
     )
+
+
+_Rewards = Mapping[str, str | tuple[str, ...]]  # columns by role; several for ratings
+
+
+def _used(rewards: _Rewards) -> set[str]:
+    """All columns that give the rewards."""
+    return {name for names in rewards.values() for name in ([names] if isinstance(names, str) else names)}
+
+
+def _quoted(names: str | Sequence[str]) -> str:
+    return f'"{names}"' if isinstance(names, str) else "[" + ", ".join(f'"{name}"' for name in names) + "]"
 
 
 def _names(found: Sequence[Profile], given: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:
@@ -152,12 +172,18 @@ def _may_name(profile: Profile) -> bool:
     return named and (profile.holds != NUMBER or profile.whole)
 
 
-def _rewards(found: Sequence[Profile], given: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def _rewards(found: Sequence[Profile], given: Mapping[str, str]) -> Iterator[_Rewards]:
     """Ways in which columns may give the rewards, by role."""
     said = {key: name for key, name in given.items() if key in ("reward", "count", "successes", "trials")}
     taken = {name for key, name in given.items() if key not in said}
     able = [p for p in found if p.name not in taken and _may_count(p)]
     by_name = {p.name: p for p in found}
+    rated = [p for p in found if p.name not in taken and looks_like_rating(p.name)]
+    wide = [p.name for p in rated if p.whole]  # all of them or none: a part would give another answer
+    if len({rating_in(name) for name in wide}) == len(rated) >= 3 and not said:
+        yield {"ratings": tuple(sorted(wide, key=lambda name: rating_in(name) or 0.0))}
+        if all(any(c.isalpha() or c in "★☆⭐" for c in name) for name in wide):
+            able = [p for p in able if p.name not in wide]  # nothing else has such names
     if not {"reward", "count"} & said.keys():
         goods = [by_name[said["successes"]]] if "successes" in said else [p for p in able if p.whole]
         alls = [by_name[said["trials"]]] if "trials" in said else [p for p in able if p.whole]
@@ -188,7 +214,7 @@ def _add_up(good: Profile, trials: Profile) -> bool:
 
 def _reading(
     names: tuple[str | None, str],
-    rewards: Mapping[str, str],
+    rewards: _Rewards,
     given: Mapping[str, str],
     found: Mapping[str, Profile],
 ) -> Reading:
@@ -197,6 +223,10 @@ def _reading(
     for role, name in {"site": names[0], "option": names[1], **rewards}.items():
         if name is None:
             score += 1.0
+            continue
+        if not isinstance(name, str):
+            score += 1.5 if all(n.strip().isdecimal() for n in name) else 4.0  # "3" may be anything
+            reasons.append(f"{role} = {_quoted(name)}: their names are ratings, and they hold whole numbers")
             continue
         profile = found[name]
         words = profile.words & NAMED[role]
@@ -211,8 +241,8 @@ def _reading(
     if "trials" in rewards:  # two columns instead of one, both of which must fit
         score -= 1.0
     elif "count" in rewards:
-        score -= 1.0 if found[rewards["count"]].words & COUNTS else 5.0
-    columns = Columns(names[1], names[0], **rewards, time=given.get("time"))
+        score -= 1.0 if found[str(rewards["count"])].words & COUNTS else 5.0
+    columns = Columns(names[1], names[0], **rewards, time=given.get("time"))  # type: ignore[arg-type]
     return Reading(columns, tuple(reasons), score)
 
 
@@ -227,29 +257,10 @@ def _fits(role: str, profile: Profile) -> float:
     return 1.0
 
 
-def _refuse_wide(table: Table, found: Sequence[Profile], given: Mapping[str, str]) -> None:
-    """Raise InputError for one column of counts per rating, such as "1 star", "2 stars", …"""
-    stems: dict[str, list[str]] = {}
-    for profile in found:
-        digits = [c for c in profile.name if c.isdigit()]
-        if len(digits) == 1 and profile.whole:
-            stem = "".join(c for c in profile.name.lower() if c.isalpha()).removesuffix("s")
-            stems.setdefault(stem, []).append(profile.name)
-    wide = max((names for stem, names in stems.items() if stem in RATINGS), key=len, default=[])
-    if len(wide) >= 3 and not {"reward", "successes"} & given.keys():
-        listed = ", ".join(f'"{name}"' for name in wide)
-        raise InputError(
-            f"the columns {listed} look like counts, one column for each rating",
-            where=table.name,
-            expected="one row for each rating, with its count in a column",
-            fix='In pandas: frame.melt(id_vars=[…], var_name="rating", value_name="count")',
-        )
-
-
 def _refuse(table: Table, found: Sequence[Profile], given: Mapping[str, str]) -> None:
     """Raise InputError that says which role no column fits."""
     role = "option" if not any(True for _ in _names(found, given)) else "rewards"
-    flag = "option" if role == "option" else "reward (or successes and trials)"
+    flag = "option" if role == "option" else "reward (or successes and trials, or ratings)"
     held = "; ".join(f"{p.name}: {p}" for p in found[:MOST_SHOWN])
     raise InputError(
         f"no column looks like the {role}",

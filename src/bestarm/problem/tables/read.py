@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -12,8 +13,10 @@ from bestarm.problem.counted import Rows
 from bestarm.problem.csv_file import demand_columns
 from bestarm.problem.tables.batches import Table
 from bestarm.problem.tables.columns import Columns
-from bestarm.problem.tables.fold import HOLD, Fold, Request, cells_of
+from bestarm.problem.tables.entries import cells_of
+from bestarm.problem.tables.fold import HOLD, Fold, Request
 from bestarm.problem.tables.names import settled
+from bestarm.problem.tables.ratings import ratings_of
 from bestarm.problem.tables.sources import open_table, place_of
 from bestarm.util.text import counted, shorten
 
@@ -83,7 +86,7 @@ def read_rows(
     numbers = {key: getattr(columns, key) for key in ("reward", "count", "successes", "trials")}
     request = Request(
         columns.names, {key: name for key, name in numbers.items() if name is not None}, columns.time,
-        where or {}, missing, bounds, ordered,
+        where or {}, missing, bounds, ordered, ratings=ratings_of(columns.ratings) if columns.ratings else {},
     )  # fmt: skip
     fold = read_table(table, request, progress)
     entries = fold.entries()
@@ -130,6 +133,11 @@ def _check(table: Table, request: Request) -> None:
     if request.missing not in ("error", "skip"):
         raise InputError(f"missing = {shorten(request.missing)}", expected='"error" or "skip"')
     demand_columns(table.header, request.wanted.columns, place_of(table, table.head))
+    low, high = request.bounds or (-math.inf, math.inf)
+    for column, rating in request.ratings.items():
+        if not low <= rating <= high:
+            what = f'column "{column}" counts ratings of {rating:g}, not in [{low:g}, {high:g}]'
+            raise InputError(what, where=table.name, fix="Widen the bounds")
     if request.ordered and request.time is None and table.unordered:
         raise InputError(
             f"the rows have no order: {table.unordered}",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bestarm.problem.counted_recording import CountedRecording
 from bestarm.problem.problem import Problem
 from bestarm.problem.rewards import Recording
 from bestarm.protocol.events import Pull, Pulled
@@ -81,7 +82,7 @@ def so_far_of(problem: Problem, traces: Sequence[TraceFacts]) -> tuple[ArmSoFar,
         group = problem.layout.groups[trace.group]
         models = problem.rewards[problem.layout.clients.index(trace.client)]
         model = models[group.arms.index(trace.arm)]
-        if isinstance(model, Recording):
+        if isinstance(model, Recording | CountedRecording):
             mean = problem.scale.user(float(np.mean(model.values[:pulls])))
         found.append(ArmSoFar(f"{group.name}/{trace.arm}", pulls, mean))
     return tuple(found)

@@ -1,0 +1,123 @@
+"""A crowd plays all clients at once: its record is the one that single machines give, byte for byte."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hostile import adversary
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bestarm as ba
+from bestarm.methods.bet.downlink import Renamed
+from bestarm.simulate.crowd_run import LEAST_CLIENTS, CrowdRun
+from bestarm.simulate.draw import Drawn
+from bestarm.simulate.identify import crowd_of, identify, run_of
+from marking import examples
+
+
+def arm_of(rng, kind, mean):
+    """An arm with about this mean."""
+    rows = int(rng.integers(1, 200))
+    match kind:
+        case "coins":
+            return mean
+        case "beta":
+            return ba.Beta(8 * mean, 8 * (1 - mean))
+        case "recorded coins":
+            return ba.Recording(tuple((rng.random(rows) < mean).astype(float).tolist()))
+    return ba.Recording(tuple(rng.beta(8 * mean, 8 * (1 - mean), rows).tolist()))
+
+
+KINDS = ["coins", "beta", "recorded coins", "recorded numbers"]
+
+
+def problem_of(seed, kinds, groups):
+    rng = np.random.default_rng(seed)
+    means = [0.2, 0.5, 0.55, 0.8]
+    return ba.Problem.from_rewards(
+        {
+            f"g{j}": {
+                f"a{k}": arm_of(rng, kinds[int(rng.integers(len(kinds)))], float(rng.choice(means)))
+                for k in range(int(rng.integers(1, 5)))
+            }
+            for j in range(groups)
+        }
+    )
+
+
+def both(problem, options, seed):
+    """The records of the same run, of single machines and of a crowd."""
+    machines = run_of(problem, "bet", options, seed)
+    crowd = crowd_of(problem, "bet", options, least=1)
+    assert crowd is not None
+    together = CrowdRun(problem, "bet", options, seed, Drawn(problem, seed), crowd)
+    for run in (machines, together):
+        run.go()
+    return machines.record(), together.record()
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.sampled_from(KINDS), min_size=1, max_size=2),
+    st.integers(2, 7),
+    st.sampled_from([None, 2, 4, 30]),
+    st.sampled_from(["balanced", "pulls", "bits"]),
+)
+def test_a_crowd_gives_the_record_of_single_machines(seed, kinds, groups, rounds, prefer):
+    options = ba.Bet(delta=0.1, max_rounds=30 if rounds is None else rounds, prefer=prefer)
+    machines, crowd = both(problem_of(seed, kinds, groups), options, seed)
+    assert crowd == machines
+    assert crowd.digest == machines.digest
+
+
+@pytest.mark.parametrize("rows", [[[0.5]] * 6, [[0.5] * 3] * 3, [[0.5, 0.5], [0.5]]])
+def test_a_crowd_follows_the_second_naming_of_a_block(rows, monkeypatch):
+    """A hostile rule names champions that have just left."""
+    heard, encode = [], Renamed.encode
+    monkeypatch.setattr(Renamed, "encode", lambda self, wire: (heard.append(self), encode(self, wire))[1])
+    options = ba.Bet(delta=0.999, n1=1, q=1.5, max_rounds=10)
+    with adversary():
+        for seed in range(12):
+            machines, crowd = both(ba.Problem.bernoulli(rows), options, seed)
+            assert crowd == machines
+    assert heard
+
+
+def test_thousands_of_groups_run_as_a_crowd_and_the_record_verifies(monkeypatch):
+    means = np.random.default_rng(5).uniform(0.1, 0.5, (LEAST_CLIENTS, 2)).tolist()
+    problem = ba.Problem.bernoulli([[0.9, 0.2], *means])
+    monkeypatch.setattr("bestarm.simulate.identify.Run", None)  # no single machines
+    record = identify(problem, "bet", seed=4)
+    assert record.verdict.arm == "g1/a1"
+    monkeypatch.undo()
+    assert ba.verify(record, replay=True).failures == ()
+    assert run_record(problem, record.seed) == record
+
+
+def run_record(problem, seed):
+    run = run_of(problem, "bet", ba.Bet(), seed)
+    run.go()
+    return run.record()
+
+
+@pytest.mark.parametrize("options", [{"epsilon": 0.1}, {"budget": 1000}, {"silence": "fill"}])
+def test_there_is_no_crowd_for_what_only_single_machines_follow(options):
+    problem = ba.Problem.bernoulli([[0.9, 0.2], [0.5, 0.1]])
+    assert crowd_of(problem, "bet", ba.Bet(**options), least=1) is None
+
+
+def test_a_crowd_tells_its_progress_and_can_be_interrupted():
+    seen = []
+    means = np.random.default_rng(5).uniform(0.1, 0.5, (LEAST_CLIENTS, 2)).tolist()
+
+    def watch(progress):
+        seen.append(progress)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        identify(ba.Problem.bernoulli([[0.9, 0.2], *means]), "bet", seed=4, watch=watch)
+    assert seen[0].reported == 51
+    assert stopped.value.record.interrupted
+    assert stopped.value.record.verdict.status == "undecided"
