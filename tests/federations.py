@@ -192,6 +192,8 @@ class Folds:
     def go(self, turns=5000):
         for _ in range(turns):
             if self.over:
+                sites = [self.sites[name] for name in self.working]
+                self.desk.take([data for site in sites for data in site.summaries])
                 return self.desk.record()
             self.turn()
         raise AssertionError(f"no verdict: waits for {self.desk.waiting_for()}")
@@ -232,7 +234,9 @@ def driven(case, coins, folds):
     def go_on(name):
         client, event = run.clients[run.index[name]], next(orders[name])
         if event.kind == "rewards" and (times := json.loads(event.body)["times"]):
-            speak(name, client.handle(coins.draw(run.index[name], pulls[name], times)))
+            pull, pulled = pulls[name], coins.draw(run.index[name], pulls[name], times)
+            run.tallies[run.index[name]].add(pull, pulled)
+            speak(name, client.handle(pulled))
         elif event.kind == "down":
             got[name].add(Envelope.decode(event.body).sequence)
             while heard[name] in got[name]:

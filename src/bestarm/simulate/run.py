@@ -13,6 +13,7 @@ from bestarm.protocol import events
 from bestarm.protocol.machine import ClientMachine, ServerMachine
 from bestarm.protocol.options import Common, on_unit_scale
 from bestarm.protocol.registry import method_for
+from bestarm.protocol.summaries import SummaryBook, Tally
 from bestarm.records.build import conclude
 from bestarm.records.record import Record
 from bestarm.simulate.adversary import Adversary, recruit
@@ -143,6 +144,23 @@ class Run(Steps):
         self.now = 0
         self.total = 0
         self.left = unused(problem)
+        groups = [layout.groups[client.group] for client in self.clients]
+        self.coins = room.coins
+        self.tallies = [Tally(len(group.arms), room.coins or group.binary) for group in groups]
+        self._summaries: SummaryBook | None = None
+
+    @property
+    def summaries(self) -> SummaryBook | None:
+        """What clients sent after the verdict; None before it, or if they keep it at the site."""
+        if self._summaries is None and self.over and self.options.summaries:
+            faulty = {fault["client"] for fault in self.server.faulty}
+            book = self._summaries = SummaryBook(self.problem.layout, self.coins, faulty | self.server.gone)
+            for client, tally in zip(self.clients, self.tallies, strict=True):
+                own = tally.summary()
+                sent = client.summary(own) if isinstance(client, Attack) else [own.encode()[0]]
+                for data in sent:
+                    book.take(client.name, data)
+        return self._summaries
 
     def record(self) -> Record:
         return conclude(
@@ -155,6 +173,7 @@ class Run(Steps):
             self.clients,
             [adversary.to_dict(self.problem.layout) for adversary in self.adversaries],
             time=self.now,
+            summaries=self.summaries,
         )
 
     def begin(self) -> None:
@@ -204,6 +223,7 @@ class Run(Steps):
         self.pulls[i] = None
         pulled = self._draw(i, pull, times)
         if pulled is not None:
+            self.tallies[i].add(pull, pulled)
             self._client(i, self.clients[i].handle(pulled))
         if pulled is None or pulled.times < times:
             self._client(i, self.clients[i].handle(events.Stop("budget")))
