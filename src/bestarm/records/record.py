@@ -73,6 +73,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     arms. They change nothing in the verdict. It is null if they stay at the sites; those in
     `refused_summaries` do not count.
 
+    `name` and `date` are labels for readers; the digest does not cover them.
+
     `simulation` comes first, if rewards were drawn from a file with replacement: how many draws were made,
     and from how many rows.
     """
@@ -101,6 +103,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     time: int | None = None
     summaries: dict[str, Summary] | None = None
     refused_summaries: list[RefusedSummary] = []
+    name: str = ""
+    date: str = ""
     digest: str = ""
 
     def __repr__(self) -> str:
@@ -259,7 +263,7 @@ def digest(plain: Mapping[str, Any]) -> str:
     rest = {
         k: v
         for k, v in plain.items()
-        if k != "digest"
+        if k not in ("digest", "name", "date")
         and (v or k not in ("evidence", "simulation", "refused_summaries"))
         and (v is not None or k not in ("time", "summaries"))
     }

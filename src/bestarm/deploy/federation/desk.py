@@ -3,9 +3,9 @@
 The inputs are signed bytes, timeouts and the operator's orders. They are written to the journal atomically,
 together with the machine's signed answers; nothing is acknowledged or published before that. The events of
 the journal are ``up`` (an accepted envelope), ``note`` and ``alarm`` (a client's messages to the operator,
-which the machine does not see), ``summary`` (what a client sends after the verdict), ``down`` (an id and the server's own envelope), ``key`` (the same, naming the
-server's next key), ``mark`` (see ``marks``), ``roster``, ``block`` and ``allow`` (see ``floods``),
-``patience``, ``drop``, ``stop``.
+which the machine does not see), ``summary`` (what a client sends after the verdict), ``down`` (an id and the
+server's own envelope), ``key`` (the same, naming the server's next key), ``mark`` (see ``marks``),
+``roster``, ``block`` and ``allow`` (see ``floods``), ``patience``, ``drop``, ``stop``.
 
 Memory does not grow with the number of messages: of each client the desk keeps the last few envelopes, and it
 reads its own broadcasts, and what the record needs, from the journal.

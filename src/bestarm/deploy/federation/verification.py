@@ -119,5 +119,5 @@ def _differences(record: Record, saved: Record) -> Iterator[str]:
     plain = saved.to_dict()
     early = () if saved.summaries else ("summaries", "refused_summaries", "bits")
     for key, value in record.to_dict().items():
-        if key not in ("version", "digest", *early) and plain[key] != value:
+        if key not in ("version", "digest", "name", "date", *early) and plain[key] != value:
             yield key
