@@ -59,7 +59,7 @@ def answer_card(record: Record) -> AnswerCard:
     >>> import bestarm as ba
     >>> card = answer_card(ba.identify(ba.Problem.bernoulli([[.9, .2], [.5]]), seed=1))
     >>> card.headline, card.lead.over, card.right
-    ('g1/a1 is the best option.', 'g2/a1', True)
+    ('g1/a1 is the best arm.', 'g2/a1', True)
     """
     return _Reading(record).card()
 
@@ -196,6 +196,7 @@ class _Reading:
             if self.named and not self.broken:  # the answer is right, or this misses: δ counts for that
                 ends = (max(ends[0], -self.options.epsilon), ends[1])
         value = sign * (first.mean - rival.mean)
+        value = value if ends is None else max(value, ends[0])
         return LeadFacts(
             option=first.name,
             over=rival.name,
@@ -233,7 +234,7 @@ class _Reading:
         plain = max(known, key=lambda row: row.plain or 0.0)
         named = [row for row in known if self.layout.arm(row.group, row.arm) == self.verdict.arm]
         liars = {name for a in self.record.adversaries for name in a["clients"]}
-        known_problem = _simulated(self.record)
+        known_problem = simulated(self.record)
         means = None if known_problem is None else known_problem.means
         for row in dict.fromkeys((*named, robust, plain)):
             true = None if means is None else means[row.group][row.arm]
@@ -272,7 +273,7 @@ class _Reading:
         epsilon = self.record.options.get("epsilon") or 0.0
         close = f", or at most {epsilon:g} worse than the best" if epsilon else ""
         best = aim(self.record.problem)
-        return f"{verdict.arm} is the best option{close}{f': {best}' if best else ''}."
+        return f"{verdict.arm} is the best arm{close}{f': {best}' if best else ''}."
 
     def _situation(self) -> Situation:
         """What words about the answers depend on, without numbers, which the card shows itself."""
@@ -294,17 +295,20 @@ class _Reading:
             if alpha is None:
                 return text
             most = min(1.0, self.record.delta + alpha)
-            return f"{text} That an answer is wrong or any interval here misses, with at most {most:g}."
+            return f"{text} That an answer is wrong or any interval here misses: at most {most:g}."
         delta, data = self.record.delta, Data.from_dict(self.record.problem)
         about = " about the file" if data and data.resample else ""
         if self.verdict.status == "undecided":
             if not best_is_in(self.record):
                 return "Nothing is promised about the options that are left."
-            return f"The best option is among those still in, except with probability at most {delta:g}."
-        text = f"The answer is wrong{about} with probability at most {delta:g}"
+            text = f"The best option is among those still in, except with probability at most {delta:g}."
+            if alpha is None:
+                return text
+            return f"{text} An interval here misses with probability at most {alpha:g}, all together."
+        text = f"This is wrong{about} with probability at most {delta:g}."
         if alpha is None:
-            return f"{text}."
-        return f"{text}; that it is wrong or any interval here misses, with at most {delta + alpha:g}."
+            return text
+        return f"{text} That it is wrong or any interval here misses: at most {min(1.0, delta + alpha):g}."
 
     def _assumptions(self, numbers: bool) -> Iterator[str]:
         if self.broken:
@@ -348,7 +352,7 @@ class _Reading:
 
     def _truth(self) -> tuple[bool | None, str]:
         """In a simulation, whether the answer is right, and the same in words."""
-        problem = _simulated(self.record)
+        problem = simulated(self.record)
         if problem is None:
             return None, ""
         if self.asked:
@@ -406,7 +410,7 @@ def _few(names: Sequence[str]) -> str:
     return f"{', '.join(names[:MOST_NAMED])}{more}"
 
 
-def _simulated(record: Record) -> Problem | None:
+def simulated(record: Record) -> Problem | None:
     """The problem of a simulation, whose true means are known; None for recorded rewards."""
     data = Data.from_dict(record.problem)
     if data is not None and not data.resample:

@@ -13,6 +13,7 @@ import msgspec
 from bestarm.problem.scale import Scale
 from bestarm.protocol.trace import Why
 from bestarm.protocol.verdict import Verdict
+from bestarm.records.card import AnswerCard, Outlook
 from bestarm.records.questions import OptionTable
 
 LineFate = Literal["in", "out", "withdrew"]
@@ -225,7 +226,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     says whether the clients' own parts are known (None during the run). `peers` counts the honest peers by
     their answer. `broken` says why nothing is promised, `checks` what is wrong with the record. `file` and
     `command` belong to the record. A question about several sites has `options_by_site`, and `answers` and
-    `promises` as sentences.
+    `promises` as sentences. A run that is over has a `card`, and an
+    `outlook` if runs like it were simulated.
     """
 
     method: MethodFacts
@@ -273,6 +275,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     options_by_site: OptionTable | None = None
     answers: tuple[str, ...] = ()
     promises: tuple[str, ...] = ()
+    card: AnswerCard | None = None
+    outlook: Outlook | None = None
 
 
 class OwnArmFacts(msgspec.Struct, frozen=True, kw_only=True):
