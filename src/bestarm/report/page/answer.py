@@ -68,16 +68,16 @@ def _best(card: AnswerCard) -> list[Html]:
 
 
 def _lead(card: AnswerCard) -> list[Html]:
-    found = []
+    rows = []
     if card.lead is not None:
-        main, _, rest = lead_said(card.lead, card.percent).partition(" over ")
-        lift = lift_said(card.lead)
         title = "Ahead by" if card.best else f"{card.lead.option} leads by"
+        rows.append((title, card.lead))
+    rows += [(f"{lead.option} is ahead by", lead) for lead in card.lifts]
+    found = []
+    for title, lead in rows:
+        main, _, rest = lead_said(lead, card.percent).partition(" over ")
+        lift = lift_said(lead)
         found.append(_row(title, main, f"over {rest}", lift and f"That is {lift}."))
-    for lift in card.lifts:
-        main, _, rest = lead_said(lift, card.percent).partition(" over ")
-        more = lift_said(lift)
-        found.append(_row(f"{lift.option} is ahead by", main, f"over {rest}", more and f"That is {more}."))
     return found
 
 

@@ -38,8 +38,8 @@ def _row(row: TrimFacts, x: Axis, top: float, percent: bool, width: int) -> Html
     parts: list[Html] = [
         words(16, top + 10, cut(row.option, width - 32), class_="name"),
         path([(x.begin, line), (x.end, line)], class_="axis"),
-        _mark(x(row.plain), line, "plain", "limit"),
-        _mark(x(row.robust), line, "robust", "cross"),
+        _mark(x(row.plain), line, "plain", "limit", row.plain < row.robust),
+        _mark(x(row.robust), line, "robust", "cross", row.plain >= row.robust),
     ]
     if row.true is not None:
         at = x(row.true)
@@ -50,12 +50,10 @@ def _row(row: TrimFacts, x: Axis, top: float, percent: bool, width: int) -> Html
     return join(*parts)
 
 
-def _mark(at: float, line: float, text: str, kind: str) -> Html:
-    anchor = "end" if text == "plain" else "start"
-    return join(
-        path([(at, line - 22), (at, line + 12)], class_=kind),
-        words(at + (-4 if anchor == "end" else 4), line - 14, text, anchor, class_="tick"),
-    )
+def _mark(at: float, line: float, text: str, kind: str, left: bool) -> Html:
+    """A mean as a line across the axis, with its name on the outer side, so that two names never meet."""
+    name = words(at + (-4 if left else 4), line - 14, text, "end" if left else "start", class_="tick")
+    return join(path([(at, line - 22), (at, line + 12)], class_=kind), name)
 
 
 def _claim(claim: ClaimFacts, x: Axis, line: float, percent: bool) -> Html:
