@@ -1126,7 +1126,7 @@ def test_a_lying_malformed_early_or_second_summary_is_refused_and_changes_no_ver
         folds.turn()
     desk, before = folds.desk, folds.desk.record()
     (own,) = folds.sites["west-1"].summaries
-    impossible = Summary((4,), (9.0,), (9.0,)).encode()[0]
+    impossible = Summary((4,), (2.5,), (2.0,)).encode()[0]  # its rewards are 0/1
     desk.take([summary_envelope(east, impossible)])
     desk.take([summary_envelope(east, b"x", number=1), summary_envelope(east, bytes(4000))])
     desk.take([Envelope(west.setup.run, "west-1", "summary", 0, b"x", bytes(64)).encode(), own, own])
