@@ -35,10 +35,11 @@ ONCE = LATE + 'rows = "once"\n'
 LATE += 'rows = "resample"\n'
 
 
-def bestarm(*args, cwd=None):
+def bestarm(*args, cwd=None, env=None):
     return subprocess.run(
         [sys.executable, "-m", "bestarm.cli", *map(str, args)],
-        capture_output=True, text=True, cwd=cwd, env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
+        capture_output=True, text=True, cwd=cwd,
+        env=env or {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
     )  # fmt: skip
 
 
@@ -75,8 +76,9 @@ def test_every_key_can_be_given_on_the_command_line(scenario):
     record = json.loads(done.stdout)
     assert record["delta"] == 0.2
     assert record["options"] == {
-        "epsilon": 0.01, "byzantine": 0, "budget": 100000, "max_rounds": 50, "c": 4.0, "period": 7,
-        "period_growth": 1.5, "quantiser": False, "radius": "sharp", "intersect": True, "early_stop": True,
+        "epsilon": 0.01, "byzantine": 0, "budget": 100000, "max_rounds": 50, "summaries": True,
+        "c": 4.0, "period": 7, "period_growth": 1.5, "quantiser": False, "radius": "sharp",
+        "intersect": True, "early_stop": True,
     }  # fmt: skip
 
 
@@ -182,13 +184,16 @@ def test_a_terminal_without_unicode_gets_question_marks(scenario):
     assert done.returncode == 0, done.stderr
 
 
-def test_goal_min_draws_small_means_on_the_left(tmp_path):
+def test_goal_min_ranks_small_means_first(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text('goal = "min"\n' + QUICK, encoding="utf-8")
     done = bestarm("run", path, "--seed", 1)
     assert "south [bold]/d is the best arm" in done.stdout
-    rows = [line for line in done.stdout.splitlines() if "●" in line]
-    assert rows[0].index("●") < rows[1].index("●")
+    lines = done.stdout.splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith("option"))
+    means = [float(re.search(r" ([\d.]+) %", line)[1]) for line in lines[first + 1 : first + 5]]
+    assert means == sorted(means)
+    assert "Ahead by" in done.stdout
 
 
 TOLD = """
@@ -300,7 +305,7 @@ def test_the_leader_within_epsilon_is_named_and_one_arm_has_one_mean(tmp_path):
     for method in ("fisher", "fed-sel"):
         done = bestarm("run", of_couriers(tmp_path, rows=20), "--seed", 2, "--method", method)
         said = re.search(r"Its mean is about ([\d.]+\d)", done.stdout)[1]
-        assert re.search(r"^Rome +(\S+)", done.stdout, re.MULTILINE)[1] == said
+        assert re.search(r"^Rome/Gio +(\S+) .* winner", done.stdout, re.MULTILINE)[1] == said
 
 
 def test_a_drawn_seed_can_be_reused_and_empty_phases_are_omitted(scenario):
@@ -401,3 +406,20 @@ def test_a_report_overwrites_nothing_but_reports(scenario, tmp_path):
     assert (tmp_path / "r.html").read_text() == "precious"
     (tmp_path / "r.html").unlink()
     assert [bestarm("report", "r.json", cwd=tmp_path).returncode for _ in range(2)] == [0, 0]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_line_on_a_terminal_is_longer_than_the_terminal_is_wide(tmp_path, columns):
+    arms = ", ".join(f"an-option-with-a-rather-long-name-{k} = {0.9 - 0.03 * k}" for k in range(25))
+    path = tmp_path / "s.toml"
+    path.write_text(f'[[group]]\nname = "a-group-with-a-long-name"\narms = {{ {arms} }}', encoding="utf-8")
+    wide = {**os.environ, "COLUMNS": str(columns), "FORCE_COLOR": "1", "TERM": "xterm"}
+    for keys in ([], ["--budget", "2000"]):
+        done = bestarm("run", path, "--seed", 1, "--out", tmp_path / "r.json", *keys, env=wide)
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+        assert "… and 5 more options" in plain
+        assert "next: " in plain
+        assert max(len(line.rstrip()) for line in plain.splitlines()) <= columns
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", bestarm("--help", env=wide).stdout)
+    assert "..." not in shown.split("Commands:")[1]
+    assert max(len(line.rstrip()) for line in shown.splitlines()) <= columns

@@ -105,8 +105,8 @@ def fates(record: Record) -> dict[str, str]:
                 found[name] = DROPPED
             elif leaves is not None:
                 found[name] = f"out after {leaves.pulls[1]:,} pulls"
-            elif line is not None and line.out is not None and line.arm in (None, a):
-                found[name] = fate(group["name"], verdict.arm, line.out, None)
+            elif line is not None and line.arm in (None, a):
+                found[name] = fate("", verdict.arm, line.out, line.withdrew)
             elif verdict.status == "undecided" and name in verdict.candidates:
                 found[name] = "not ruled out"
             elif verdict.status == "identified" and not verdict.certificate.get("local"):

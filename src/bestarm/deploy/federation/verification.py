@@ -117,7 +117,7 @@ def _differences(record: Record, saved: Record) -> Iterator[str]:
     A server that was stopped right after the verdict has saved a record without summaries.
     """
     plain = saved.to_dict()
-    early = () if saved.summaries else ("summaries", "refused_summaries", "bits")
+    early = () if saved.summaries else ("summaries", "refused_summaries", "bits", "evidence")
     for key, value in record.to_dict().items():
         if key not in ("version", "digest", "name", "date", *early) and plain[key] != value:
             yield key
