@@ -31,7 +31,15 @@ from bestarm.records.card import (
     Tone,
     TrimFacts,
 )
-from bestarm.records.describe import aim, best_is_in, mean_of, nothing_promised, still_in, why_undecided
+from bestarm.records.describe import (
+    aim,
+    best_is_in,
+    dropped_groups,
+    mean_of,
+    nothing_promised,
+    still_in,
+    why_undecided,
+)
 from bestarm.records.estimates import ArmEstimate, estimates, weighted
 from bestarm.records.questions import Situation
 from bestarm.records.questions import headline as answers_in_words
@@ -118,7 +126,8 @@ class _Reading:
         if not self.record.summaries:
             return [], alpha if self.method.interval_promise(self.options) or self.asked else None
         winner = None
-        if self.verdict.arm and not self.asked and not self.options.epsilon:
+        settled = not self.options.epsilon and not dropped_groups(self.record.warnings)  # a* is fixed
+        if self.verdict.arm and not self.asked and settled:
             winner = _place(self.layout, self.verdict.arm)
         liars = 0 if self.asked else self.options.byzantine
         found = estimates(
