@@ -69,7 +69,37 @@ def answer_card(record: Record) -> AnswerCard:
     >>> card.headline, card.lead.over, card.right
     ('g1/a1 is the best arm.', 'g2/a1', True)
     """
-    return _Reading(record).card()
+    try:
+        return _Reading(record).card()
+    except InputError as error:  # a forged record may name what does not exist
+        return _unreadable(record, str(error).rstrip("."))
+
+
+def _unreadable(record: Record, why: str) -> AnswerCard:
+    """The card of a record that can't be read as a run."""
+    named = f" It names {record.verdict.arm}." if record.verdict.arm else ""
+    return AnswerCard(
+        tone="bad",
+        headline=f"No safe answer: this record can't be read as a run ({why}).{named}",
+        best=record.verdict.arm,
+        options=(),
+        lead=None,
+        lifts=(),
+        risk="Nothing is promised: the record can't be read as a run.",
+        assumptions=(),
+        alpha=None,
+        alarms=(),
+        right=None,
+        truth="",
+        trims=(),
+        percent=False,
+        mean="mean",
+        kept="",
+        costs=_costs(record),
+        method=record.method,
+        delta=record.delta,
+        seed=record.seed,
+    )
 
 
 class _Reading:
@@ -310,7 +340,7 @@ class _Reading:
         if self.verdict.status == "undecided":
             if not best_is_in(self.record):
                 return "Nothing is promised about the options that are left."
-            text = f"The best option is among those still in, except with probability at most {delta:g}."
+            text = f"The best arm is among those left, except with probability at most {delta:g}."
             if alpha is None:
                 return text
             return f"{text} An interval here misses with probability at most {alpha:g}, all together."

@@ -15,6 +15,7 @@ from bestarm.records.figures import (
     lift_said,
     next_steps,
     option_said,
+    said,
 )
 from bestarm.report.facts import RunFacts
 from bestarm.report.markup import Html, clean, join, name, tag
@@ -24,6 +25,7 @@ from bestarm.report.svg.trims import trims
 
 KINDS = {"good": "yes", "amber": "no", "bad": "wrong", "going": ""}
 LONG = 600  # characters of a sentence
+MOST_CLAIMS = 100  # clients in the picture of what trimming did
 
 
 def answer(facts: RunFacts, card: AnswerCard) -> Html:
@@ -33,7 +35,6 @@ def answer(facts: RunFacts, card: AnswerCard) -> Html:
     if facts.checks:
         text = "This run's own record is inconsistent: see “Who can be trusted”."
         first.append(tag("p", text, class_="bad"))
-    said = tag("p", card.truth, class_="good" if card.right else "bad") if card.truth else None
     rows = [*_best(card), *_lead(card), _risk(facts, card), _cost(card)]
     return join(
         tag(
@@ -41,7 +42,7 @@ def answer(facts: RunFacts, card: AnswerCard) -> Html:
             tag("p", labels(card), class_="labels"),
             *first,
             tag("h1", clean(card.headline, LONG), id="verdict"),
-            said if card.right is not None else tag("p", card.truth) if card.truth else None,
+            _truth(card),
             tag("dl", *rows, class_="answers"),
             *_open(facts),
             _next(facts, card),
@@ -49,6 +50,12 @@ def answer(facts: RunFacts, card: AnswerCard) -> Html:
         ),
         _trims(card),
     )
+
+
+def _truth(card: AnswerCard) -> Html | None:
+    """In a simulation, whether the answer was right."""
+    kind = {True: "good", False: "bad", None: None}[card.right]
+    return tag("p", card.truth, class_=kind) if card.truth else None
 
 
 def _row(title: str, main: object, *more: object) -> Html:
@@ -125,6 +132,14 @@ def _next(facts: RunFacts, card: AnswerCard) -> Html:
 def _trims(card: AnswerCard) -> Html | None:
     if not card.trims:
         return None
+    if any(len(row.claims) > MOST_CLAIMS for row in card.trims):
+        text = [
+            f"{clean(row.option, 80)}: plain mean {said(row.plain, None, card.percent)}, robust "
+            f"{said(row.robust, None, card.percent)}; {sum(not claim.kept for claim in row.claims):,} of "
+            f"{len(row.claims):,} claims trimmed."
+            for row in card.trims
+        ]
+        return tag("p", "What trimming did. ", " ".join(text))
     liars = any(claim.liar for row in card.trims for claim in row.claims)
     caption = (
         "What trimming did. Each mark is the mean that one client claims: ● kept, × trimmed as one of the "
