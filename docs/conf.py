@@ -6,9 +6,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import commands
 import notebooks
 
+import commands
 from bestarm.version import __version__
 
 project = "bestarm"

@@ -192,9 +192,17 @@ class Folds:
     def go(self, turns=5000):
         for _ in range(turns):
             if self.over:
-                return self.desk.record()
+                return self.summarise()
             self.turn()
         raise AssertionError(f"no verdict: waits for {self.desk.waiting_for()}")
+
+    def summarise(self):
+        """The record of a run that is over, with what clients send after the verdict."""
+        sites = [self.alive(name) for name in self.working]
+        for _ in range(2):  # the server may die
+            with self.mortal(SERVER):
+                self.alive(SERVER).take([data for site in sites for data in site.summaries])
+        return self.desk.record()
 
     def check_pulls(self):
         """Every pull in a client's journal counts once, or waits to be used."""
@@ -232,7 +240,9 @@ def driven(case, coins, folds):
     def go_on(name):
         client, event = run.clients[run.index[name]], next(orders[name])
         if event.kind == "rewards" and (times := json.loads(event.body)["times"]):
-            speak(name, client.handle(coins.draw(run.index[name], pulls[name], times)))
+            pull, pulled = pulls[name], coins.draw(run.index[name], pulls[name], times)
+            run.tallies[run.index[name]].add(pull, pulled)
+            speak(name, client.handle(pulled))
         elif event.kind == "down":
             got[name].add(Envelope.decode(event.body).sequence)
             while heard[name] in got[name]:
@@ -261,4 +271,8 @@ def driven(case, coins, folds):
                 hear(run.server.handle(Drop(event.body.decode())))
             case "stop":
                 hear(run.server.handle(Stop(event.body.decode())))
+    for name in said:  # what clients did after their last message is in their summaries
+        with contextlib.suppress(StopIteration):
+            while True:
+                go_on(name)
     return msgspec.structs.replace(run.record(), time=None).sealed()  # the clock did not run

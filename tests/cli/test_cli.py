@@ -70,8 +70,9 @@ def test_every_key_can_be_given_on_the_command_line(scenario):
     record = json.loads(done.stdout)
     assert record["delta"] == 0.2
     assert record["options"] == {
-        "epsilon": 0.01, "byzantine": 0, "budget": 100000, "max_rounds": 50, "c": 4.0, "period": 7,
-        "period_growth": 1.5, "quantiser": False, "radius": "sharp", "intersect": True, "early_stop": True,
+        "epsilon": 0.01, "byzantine": 0, "budget": 100000, "max_rounds": 50, "summaries": True,
+        "c": 4.0, "period": 7, "period_growth": 1.5, "quantiser": False, "radius": "sharp",
+        "intersect": True, "early_stop": True,
     }  # fmt: skip
 
 
@@ -177,13 +178,16 @@ def test_a_terminal_without_unicode_gets_question_marks(scenario):
     assert done.returncode == 0, done.stderr
 
 
-def test_goal_min_draws_small_means_on_the_left(tmp_path):
+def test_goal_min_ranks_small_means_first(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text('goal = "min"\n' + QUICK, encoding="utf-8")
     done = bestarm("run", path, "--seed", 1)
     assert "south [bold]/d is the best arm" in done.stdout
-    rows = [line for line in done.stdout.splitlines() if "●" in line]
-    assert rows[0].index("●") < rows[1].index("●")
+    lines = done.stdout.splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith("option"))
+    means = [float(re.search(r" ([\d.]+) %", line)[1]) for line in lines[first + 1 : first + 5]]
+    assert means == sorted(means)
+    assert "Ahead by" in done.stdout
 
 
 TOLD = """
@@ -295,7 +299,7 @@ def test_the_leader_within_epsilon_is_named_and_one_arm_has_one_mean(tmp_path):
     for method in ("fisher", "fed-sel"):
         done = bestarm("run", of_couriers(tmp_path, rows=20), "--seed", 2, "--method", method)
         said = re.search(r"Its mean is about ([\d.]+\d)", done.stdout)[1]
-        assert re.search(r"^Rome +(\S+)", done.stdout, re.MULTILINE)[1] == said
+        assert re.search(r"^Rome/Gio +(\S+) .* winner", done.stdout, re.MULTILINE)[1] == said
 
 
 def test_a_drawn_seed_can_be_reused_and_empty_phases_are_omitted(scenario):
@@ -396,3 +400,25 @@ def test_a_report_overwrites_nothing_but_reports(scenario, tmp_path):
     assert (tmp_path / "r.html").read_text() == "precious"
     (tmp_path / "r.html").unlink()
     assert [bestarm("report", "r.json", cwd=tmp_path).returncode for _ in range(2)] == [0, 0]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_line_on_a_terminal_is_longer_than_the_terminal_is_wide(tmp_path, columns):
+    arms = ", ".join(f"an-option-with-a-rather-long-name-{k} = {0.9 - 0.03 * k}" for k in range(25))
+    path = tmp_path / "s.toml"
+    path.write_text(f'[[group]]\nname = "a-group-with-a-long-name"\narms = {{ {arms} }}', encoding="utf-8")
+    env = {**os.environ, "COLUMNS": str(columns), "FORCE_COLOR": "1", "TERM": "xterm"}
+
+    def shown(*args):
+        command = [sys.executable, "-m", "bestarm.cli", *map(str, args)]
+        printed = subprocess.run(command, capture_output=True, text=True, env=env, check=False).stdout
+        return re.sub(r"\x1b\[[0-9;]*m", "", printed)
+
+    for keys in ([], ["--budget", "2000"]):
+        plain = shown("run", path, "--seed", 1, "--out", tmp_path / "r.json", *keys)
+        assert "… and 5 more options" in plain
+        assert "next: " in plain
+        assert max(len(line.rstrip()) for line in plain.splitlines()) <= columns
+    told = shown("--help")
+    assert "..." not in told.split("Commands:")[1]
+    assert max(len(line.rstrip()) for line in told.splitlines()) <= columns

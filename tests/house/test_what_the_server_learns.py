@@ -10,6 +10,7 @@ from pathlib import Path
 
 import bestarm.methods
 from bestarm.protocol.registry import METHODS
+from bestarm.protocol.summaries import Summary
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "privacy.md"
 MODULES = ("messages", "uplink", "downlink", "levels")
@@ -40,7 +41,8 @@ def messages() -> dict[str, list[str]]:
             if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == name:
                 place = name.removeprefix("bestarm.").removeprefix("methods.")
                 classes[f"{place}.{key}"] = [field.name for field in dataclasses.fields(value)]
-    return classes
+    summary = "protocol.summaries.Summary"  # a struct, which is also in the record
+    return {**classes, summary: list(Summary.__struct_fields__)}
 
 
 def table() -> dict[str, list[str]]:

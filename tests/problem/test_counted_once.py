@@ -276,7 +276,7 @@ def test_clients_that_play_the_same_file_withdraw_the_promise(federation, tmp_pa
     assert found.record == record, "the journal leads to the same warning"
     cli.show(record)
     first = " ".join(capsys.readouterr().out.split("\n\n")[0].split())
-    assert f'Nothing is promised: group "west": {text}.' in first
+    assert f'No safe answer: group "west": {text}.' in first
     assert "wrong with probability" not in first
     html = page.read(tmp_path / "fed")
     assert "Nothing is promised: " in html

@@ -133,10 +133,10 @@ def test_every_method_has_a_complete_page_that_runs_only_its_own_script(run):
     assert "record is sound" in parsed.text
     if record.verdict.arm:
         assert f"{record.verdict.arm} is the best arm" in parsed.text
-        assert f"at most δ = {record.delta:g}" in parsed.text
+        assert f"This is wrong with probability at most {record.delta:g}." in parsed.text
     else:
         assert "Undecided: the budget of pulls per client" in parsed.text
-        assert "the best arm is among those left" in parsed.text
+        assert "The best arm is among those left" in parsed.text
     if kind not in ("one arm",):
         assert parsed.count("svg") >= 2
     assert all(c in parsed.text for g in record.problem["groups"] for c in g["clients"])
@@ -247,8 +247,9 @@ def test_more_liars_than_tolerated_withdraw_the_guarantee():
     liars = [ba.Adversary("g2", "promote", 2)]
     record = ba.identify(TWINS, "fisher", seed=7, byzantine=1, adversaries=liars)
     parsed = Page(page.of_record(record, quick=True))
+    assert "No safe answer: " in parsed.text
     assert "Nothing is promised" in parsed.text
-    assert "at most δ" not in parsed.text
+    assert "wrong with probability" not in parsed.text
 
 
 def test_an_altered_record_is_reported_as_unsound():
@@ -416,7 +417,8 @@ def test_control_and_bidirectional_characters_are_visible_in_the_terminal(tmp_pa
     done = subprocess.run(
         [sys.executable, "-c", code], input=json.dumps(plain), capture_output=True, text=True, check=True
     )
-    assert "x\\x1b[31m\\u202e[bold]y is the best arm" in done.stdout
+    assert "No safe answer: " in done.stdout
+    assert "It names x\\x1b[31m\\u202e[bold]y." in done.stdout
     assert not re.search("[\x1b\u202e]", done.stdout)
 
 
@@ -483,7 +485,7 @@ def test_a_page_names_its_data_and_their_unit(tmp_path):
     assert "draws from 200 rows of late.csv" in record.simulation
     assert "Rome/Gio is the best arm: the lowest mean of <b>minutes." in whole.text
     assert "from the 200 rows of late.csv with replacement: a verdict is about the file" in whole.text
-    assert "How sure is that, about the file?" in whole.text
+    assert "This is wrong about the file with probability at most 0.05." in whole.text
     assert "Means are of coins" in whole.text
     assert "mean reward" not in whole.text
     assert "a verdict is about the file" in Page(record._repr_html_()).text

@@ -107,7 +107,7 @@ RUNS = [(method, number) for method, cases in CASES.items() for number in range(
 
 def digest(method, number):
     problem, keys = CASES[method][number]
-    record = ba.identify(problem, method, delta=0.1, seed=1000 + number, **keys)
+    record = ba.identify(problem, method, delta=0.1, seed=1000 + number, summaries=False, **keys)
     verdict = msgspec.to_builtins(record.verdict)
     plain = {
         key: verdict[key] for key in ("status", "arm", "reason", "candidates", "mean", "interval", "gap")

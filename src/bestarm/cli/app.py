@@ -54,7 +54,9 @@ for _command in (
     run, evidence, report, watch, study, arena, check, network, new, verify, plan, figures,
     server, client, peer,
 ):  # fmt: skip
-    app.command(cls=InPanels)(_command)
+    # The first sentence, which the list of commands shows whole.
+    _short = " ".join((_command.__doc__ or "").split("\n\n")[0].split()).split(". ")[0].rstrip(".")
+    app.command(cls=InPanels, short_help=f"{_short}.")(_command)
 app.add_typer(federation, name="federation")
 app.add_typer(mesh, name="mesh")
 

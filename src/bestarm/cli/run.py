@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from bestarm.cli.exit_codes import BAD_INPUT, INTERRUPTED, OK, UNDECIDED
@@ -91,20 +93,28 @@ def run(
             err.print(text, soft_wrap=True)
             if stopped.rereading:
                 return code
+    record = msgspec.structs.replace(record, name=scenario.stem, date=f"{datetime.date.today():%Y-%m-%d}")
+    wrote = []  # files are written before anything is printed
     if save is not None:
         record.save(save)
+    if plot is not None:
+        _draw(record, loaded, plot)
+        wrote.append(f"picture: {plot}")
+    if report is not None:
+        _report(record, report, save.name if save else "record.json")
+        wrote.append(f"report: {report}")
     if as_json:
         print(json.dumps(record.to_dict()))
-    else:
-        show(record, drawn=seed is None and loaded.seed is None and journal is None)
-    if plot is not None:
-        _draw(record, loaded, plot, as_json)
-    if report is not None:
-        _report(record, report, save.name if save else "record.json", as_json)
+        return code
+    show(
+        record, seed is None and loaded.seed is None and journal is None, None if save is None else str(save)
+    )
+    for text in wrote:
+        out.print(safe(text), soft_wrap=True)
     return code
 
 
-def _draw(record: Record, scenario: Scenario, path: Path, as_json: bool) -> None:
+def _draw(record: Record, scenario: Scenario, path: Path) -> None:
     """Save a picture of a run: of its intervals, or of the network of its peers."""
     from bestarm.report import plots
 
@@ -114,18 +124,14 @@ def _draw(record: Record, scenario: Scenario, path: Path, as_json: bool) -> None
     else:
         picture = plots.race(record)
     plots.save(picture, str(path))
-    if not as_json:
-        out.print(f"picture: {safe(str(path))}")
 
 
-def _report(record: Record, path: Path, file_name: str, as_json: bool) -> None:
+def _report(record: Record, path: Path, file_name: str) -> None:
     """Write the report of a run; `file_name` is what it calls the record."""
     from bestarm.report import page
 
     command = f"bestarm {shlex.join(sys.argv[1:])}"
     page.write(page.of_record(record, command=command, file_name=file_name), path)
-    if not as_json:
-        out.print(f"report: {safe(str(path))}", soft_wrap=True)
 
 
 def check(scenario: ScenarioPath, as_json: Json = False) -> int:

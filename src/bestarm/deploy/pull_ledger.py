@@ -20,6 +20,7 @@ from bestarm.deploy.outbox import Outbox
 from bestarm.problem.layout import Group
 from bestarm.protocol.events import Action, Decided, Pull, Pulled, Send, Stop, Supply
 from bestarm.protocol.machine import ClientMachine
+from bestarm.protocol.summaries import Tally
 from bestarm.protocol.verdict import Verdict
 from bestarm.util.journal import Event
 from bestarm.util.text import counted
@@ -35,8 +36,9 @@ class Pulls(ABC):
 
     machine: ClientMachine
 
-    def __init__(self, group: Group, outbox: Outbox) -> None:
+    def __init__(self, group: Group, outbox: Outbox, *, coins: bool = False) -> None:
         self.group, self.outbox = group, outbox
+        self.tally = Tally(len(group.arms), coins or group.binary)  # rewards that count
         self.pull: Pull | None = None
         self.said: list[Send] = []  # messages of the machine
         self.verdict: Verdict | None = None
@@ -130,9 +132,11 @@ class Pulls(ABC):
         self.played.update({arm: (times, digest) for arm, (times, digest) in body.get("played", {}).items()})
         self.redrawn |= body.get("redrawn", False)
         if body["times"]:
-            self.pull = None  # the machine then states again what it still wants
             squares, least, most = (tuple(body.get(key, ())) for key in ("squares", "least", "most"))
             pulled = Pulled(tuple(body["sums"]), body["times"], squares, least, most)
+            if self.pull is not None:
+                self.tally.add(self.pull, pulled)
+            self.pull = None  # the machine then states again what it still wants
             self._act(self.machine.handle(pulled))
 
     def supply(self, left: Sequence[int | None]) -> None:

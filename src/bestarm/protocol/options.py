@@ -116,6 +116,8 @@ class Common:
         The largest number of pulls that one client may make.
     max_rounds : int, optional
         The largest number of rounds.
+    summaries : bool
+        Whether each client sends, after the verdict, the pulls and the sums of the rewards of all its arms.
 
     Raises
     ------
@@ -139,6 +141,9 @@ class Common:
     )
     max_rounds: int | None = option(
         None, "rounds that the run may take", whole(1, optional=True), "a whole number of at least 1"
+    )
+    summaries: bool = option(
+        True, "whether clients send the sums of all their arms after the verdict", switch, "true or false"
     )
 
     def __post_init__(self) -> None:

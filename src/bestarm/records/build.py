@@ -21,6 +21,7 @@ from bestarm.problem.scale import Scale
 from bestarm.protocol.machine import PeerMachine, ServerMachine
 from bestarm.protocol.options import Common
 from bestarm.protocol.registry import Method, method_for
+from bestarm.protocol.summaries import SummaryBook
 from bestarm.protocol.verdict import Answer, Verdict
 from bestarm.records.record import GOING, SCHEMA, Bits, Pulls, Record
 from bestarm.version import __version__
@@ -136,6 +137,7 @@ def _build(
     evidence: Sequence[dict[str, Any]] = (),
     peers: dict[str, Verdict] | None = None,
     network: dict[str, Any] | None = None,
+    summaries: SummaryBook | None = None,
 ) -> Record:
     """Build a record; pulls and the good event are computed from the clients' part, if there is one."""
     room, local = method_for(method, layout, options), certificate["local"]
@@ -165,7 +167,14 @@ def _build(
         network=network,
         evidence=list(evidence),
         interrupted=any(found.reason == "interrupted" for found in verdicts),
+        summaries=None if summaries is None else dict(sorted(summaries.accepted.items())),
+        refused_summaries=[] if summaries is None else list(summaries.refused),
     ).sealed()
+
+
+def _bits_of(server: ServerMachine, summaries: SummaryBook | None) -> Bits:
+    after = server.bits_after + (0 if summaries is None else summaries.bits)
+    return Bits(server.bits_up, server.bits_down, after)
 
 
 class Member(Protocol):
@@ -190,6 +199,7 @@ def conclude(
     adversaries: Sequence[dict[str, Any]] = (),
     *,
     time: int,
+    summaries: SummaryBook | None = None,
 ) -> Record:
     """The record of a run in process, from its machines; `unit` are the options as the machines have them.
 
@@ -202,13 +212,14 @@ def conclude(
         certificate={"server": server.certificate(), "local": local},
         rounds=server.rounds,
         time=time,
-        bits=Bits(server.bits_up, server.bits_down, server.bits_after),
+        bits=_bits_of(server, summaries),
         wire_bytes=server.bytes,
         seed=seed,
         means=problem.means,
         proven_faulty=server.faulty,
         warnings=server.warnings,
         adversaries=adversaries,
+        summaries=summaries,
     )  # fmt: skip
 
 
@@ -218,6 +229,7 @@ def conclude_server(
     *,
     warnings: Sequence[dict[str, Any]],
     evidence: Sequence[dict[str, Any]],
+    summaries: SummaryBook | None = None,
 ) -> Record:
     """The record of a federation as its server knows it: without the clients' part."""
     return _build(
@@ -225,11 +237,12 @@ def conclude_server(
         verdict=on_user_scale(server.verdict or GOING, terms.scale),
         certificate={"server": server.certificate(), "local": None},
         rounds=server.rounds,
-        bits=Bits(server.bits_up, server.bits_down, server.bits_after),
+        bits=_bits_of(server, summaries),
         wire_bytes=server.bytes,
         proven_faulty=server.faulty,
         warnings=warnings,
         evidence=evidence,
+        summaries=summaries,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from bestarm.errors import InputError
 from bestarm.problem.data import Data
+from bestarm.protocol.summaries import RefusedSummary, Summary
 from bestarm.protocol.verdict import Verdict
 from bestarm.util.files import as_json, write
 
@@ -38,7 +39,8 @@ class Pulls(msgspec.Struct, frozen=True):
 class Bits(msgspec.Struct, frozen=True, omit_defaults=True):
     """Payload bits as encoded. A broadcast counts once; between peers each edge counts, as `up`.
 
-    `after` counts messages that describe the answer after it is known, such as the mean of the winner.
+    `after` counts messages that describe the answer after it is known: the mean of the winner, and the
+    clients' summaries. Neither `up` nor studies include it.
     """
 
     up: int
@@ -67,6 +69,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     Means in `verdict` are on the user's scale; means in its certificate are on [0, 1].
 
+    `summaries` are what clients sent after the verdict: pulls and sums of rewards in [0, 1] of all their
+    arms. They change nothing in the verdict. It is null if they stay at the sites; those in
+    `refused_summaries` do not count.
+
+    `name` and `date` are labels for readers; the digest does not cover them.
+
     `simulation` comes first, if rewards were drawn from a file with replacement: how many draws were made,
     and from how many rows.
     """
@@ -93,6 +101,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[dict[str, Any]] = []
     interrupted: bool = False
     time: int | None = None
+    summaries: dict[str, Summary] | None = None
+    refused_summaries: list[RefusedSummary] = []
+    name: str = ""
+    date: str = ""
     digest: str = ""
 
     def __repr__(self) -> str:
@@ -251,7 +263,9 @@ def digest(plain: Mapping[str, Any]) -> str:
     rest = {
         k: v
         for k, v in plain.items()
-        if k != "digest" and (v or k not in ("evidence", "simulation")) and (v is not None or k != "time")
+        if k not in ("digest", "name", "date")
+        and (v or k not in ("evidence", "simulation", "refused_summaries"))
+        and (v is not None or k not in ("time", "summaries"))
     }
     rest["verdict"] = _without_answers(plain["verdict"])
     if isinstance(peers := plain.get("peers"), Mapping):

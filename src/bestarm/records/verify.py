@@ -23,6 +23,7 @@ from bestarm.protocol.events import Start
 from bestarm.protocol.options import make, on_unit_scale
 from bestarm.protocol.registry import method_for, method_named
 from bestarm.protocol.rounds import heard
+from bestarm.protocol.summaries import SummaryBook, summary_failures
 from bestarm.records.build import CUT_OFF, SHARED, count_pulls, faults_of, good_event, on_user_scale, overall
 from bestarm.records.record import SCHEMA, Bits, Record, digest, plain_json
 
@@ -110,6 +111,7 @@ def _check(record: Record) -> Iterator[str]:
     else:
         server = method.server(layout, options)
         yield from _check_server(record, server, scale)
+        yield from _check_summaries(record, SummaryBook(layout, method.coins), server)
         context = (server,)
         gone = server.gone
     local = record.verdict.certificate.get("local")
@@ -194,7 +196,7 @@ def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
     found = {
         "verdict": msgspec.structs.replace(on_user_scale(server.verdict, scale), certificate={}),
         "rounds": server.rounds,
-        "bits": Bits(server.bits_up, server.bits_down, server.bits_after),
+        "bits": Bits(server.bits_up, server.bits_down, record.bits.after),  # see _check_summaries
         "wire_bytes": server.bytes,
         "proven_faulty": server.faulty,
         "warnings": server.warnings,
@@ -213,6 +215,19 @@ def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
     for key, value in plain_json(found).items():
         if not _agree(value, claimed[key]):
             yield f"{key} does not follow from the messages to the server"
+
+
+def _check_summaries(record: Record, book: SummaryBook, server: Any) -> Iterator[str]:
+    """The summaries: each is one that a server accepts, and they fit the clients' part if it is there."""
+    book.refuses = {fault["client"] for fault in server.faulty} | server.gone
+    found, after = record.summaries, record.bits.after - server.bits_after
+    yield from summary_failures(book, found or {}, record.refused_summaries, after)
+    if found is not None and record.options.get("summaries") is False:
+        yield "there are summaries, although the clients keep them"
+    for name, summary in (found or {}).items():
+        made = None if record.pulls is None else record.pulls.by_client.get(name)
+        if made is not None and sum(summary.count) != made:
+            yield f"the summary of {name} is about {sum(summary.count):,} pulls, not about {made:,}"
 
 
 def _agree(a: Any, b: Any) -> bool:
@@ -254,10 +269,17 @@ def _replay(record: Record) -> Iterator[str]:
         adversaries=[Adversary(**keys) for keys in record.adversaries],
         network=Network.from_dict(record.network) if record.network else None,
         force=True,
-        **record.options,
+        **{"summaries": False, **record.options},  # older records have none
     ).to_dict()
     before = record.to_dict()
-    unknown = {"version", "digest", *(["time"] if record.time is None else [])}  # older records lack the time
+    again["options"] = {key: again["options"][key] for key in before["options"]}
+    unknown = {
+        "version",
+        "digest",
+        "name",
+        "date",
+        *(["time"] if record.time is None else []),
+    }  # older records lack the time
     for key in before:
         if key not in unknown and before[key] != again[key]:
             yield f"{key} differs in a fresh run from seed {record.seed}"

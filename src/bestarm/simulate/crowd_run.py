@@ -20,7 +20,7 @@ from bestarm.protocol.registry import method_for
 from bestarm.records.build import conclude
 from bestarm.records.record import Record
 from bestarm.simulate.draw import Source
-from bestarm.simulate.run import Progress, Steps, unused
+from bestarm.simulate.run import Progress, Steps, book_for, tallies_of, unused
 
 LEAST_CLIENTS = 50  # with fewer, single machines are as fast
 
@@ -63,13 +63,21 @@ class CrowdRun(Steps):
         self.spoken = [False] * len(self.names)
         self.now = self.total = 0
         self.left = unused(problem)
+        self.tallies = tallies_of(layout, room.coins)
+        self.coins = room.coins
 
     def record(self) -> Record:
         """The record so far."""
         members = [_Member(self.crowd, i, name) for i, name in enumerate(self.names)]
+        book = None
+        if self.over and self.options.summaries:
+            book = book_for(self.problem.layout, self.coins, self.server)
+            for name, tally in zip(self.names, self.tallies, strict=True):
+                book.take(name, tally.summary().encode()[0])
         return conclude(
-            self.problem, self.method, self.options, self.unit, self.seed, self.server, members, time=self.now
-        )
+            self.problem, self.method, self.options, self.unit, self.seed, self.server, members,
+            time=self.now, summaries=book,
+        )  # fmt: skip
 
     def begin(self) -> None:
         self.server.handle(events.Start())
@@ -112,6 +120,7 @@ class CrowdRun(Steps):
                 pulled = self._draw(i, pull, pull.times)
                 assert pulled is not None
                 assert pulled.times == pull.times, "a crowd asks for what there is"
+                self.tallies[i].add(pull, pulled)
                 rewards[i] = pulled
             said += self.crowd.took(rewards)
         assert said, "nobody pulls and nobody speaks"

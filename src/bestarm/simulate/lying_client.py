@@ -33,6 +33,7 @@ from bestarm.protocol.machine import NEW, ClientMachine
 from bestarm.protocol.options import Common
 from bestarm.protocol.registry import Method
 from bestarm.protocol.rounds import SERVER
+from bestarm.protocol.summaries import Summary
 
 ATTACKS: dict[str, type[Attack]] = {}
 
@@ -224,6 +225,27 @@ class Attack:
 
     def words_for(self, place: int, payload: bytes) -> list[bytes]:
         """The messages that a peer sends to neighbour number `place` instead of this one."""
+        return self.words(payload)
+
+    def summary(self, own: Summary) -> list[bytes]:
+        """What it sends after the verdict instead of its summary: the counts and the means that it claims."""
+        self.subject = self.machine.group
+        if not self.speaks():
+            return []
+        count = [self.count(n) if n else 0 for n in own.count]
+        total = []
+        for arm, (n, s, claimed) in enumerate(zip(own.count, own.total, count, strict=True)):
+            with np.errstate(invalid="ignore"):  # of an arm that has left, some attacks know nothing
+                mean = self.mean(arm, s / n) if n else 0.0
+            mean = min(max(mean, 0.0), 1.0) if np.isfinite(mean) else s / n
+            total.append(float(round(mean * claimed)) if own.ones else mean * claimed)
+        squares = None if own.squares is None else tuple(total)
+        if own.squares is not None and total == list(own.total):
+            squares = own.squares
+        try:
+            payload = Summary(tuple(count), tuple(total), squares).encode()[0]
+        except ValueError:  # a count that the message cannot express
+            payload = own.encode()[0]
         return self.words(payload)
 
     @property

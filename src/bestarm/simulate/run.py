@@ -8,11 +8,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bestarm.problem.layout import Layout
 from bestarm.problem.problem import Problem
 from bestarm.protocol import events
 from bestarm.protocol.machine import ClientMachine, ServerMachine
 from bestarm.protocol.options import Common, on_unit_scale
 from bestarm.protocol.registry import method_for
+from bestarm.protocol.summaries import SummaryBook, Tally
 from bestarm.records.build import conclude
 from bestarm.records.record import Record
 from bestarm.simulate.adversary import Adversary, recruit
@@ -108,6 +110,17 @@ def unused(problem: Problem) -> list[dict[int, int]]:
     ]
 
 
+def tallies_of(layout: Layout, coins: bool) -> list[Tally]:
+    """An empty tally for each client; `coins`: the method turns all rewards into 0/1."""
+    groups = [layout.groups[layout.group_of[client]] for client in layout.clients]
+    return [Tally(len(group.arms), coins or group.binary) for group in groups]
+
+
+def book_for(layout: Layout, coins: bool, server: ServerMachine) -> SummaryBook:
+    """An empty book of summaries for the server of a finished run."""
+    return SummaryBook(layout, coins, {fault["client"] for fault in server.faulty} | server.gone)
+
+
 class Run(Steps):
     """One run: machines, a source of rewards, and the messages between them."""
 
@@ -143,6 +156,21 @@ class Run(Steps):
         self.now = 0
         self.total = 0
         self.left = unused(problem)
+        self.coins = room.coins
+        self.tallies = tallies_of(layout, room.coins)
+        self._summaries: SummaryBook | None = None
+
+    @property
+    def summaries(self) -> SummaryBook | None:
+        """What clients sent after the verdict; None before it, or if they keep it at the site."""
+        if self._summaries is None and self.over and self.options.summaries:
+            book = self._summaries = book_for(self.problem.layout, self.coins, self.server)
+            for client, tally in zip(self.clients, self.tallies, strict=True):
+                own = tally.summary()
+                sent = client.summary(own) if isinstance(client, Attack) else [own.encode()[0]]
+                for data in sent:
+                    book.take(client.name, data)
+        return self._summaries
 
     def record(self) -> Record:
         return conclude(
@@ -155,6 +183,7 @@ class Run(Steps):
             self.clients,
             [adversary.to_dict(self.problem.layout) for adversary in self.adversaries],
             time=self.now,
+            summaries=self.summaries,
         )
 
     def begin(self) -> None:
@@ -204,6 +233,7 @@ class Run(Steps):
         self.pulls[i] = None
         pulled = self._draw(i, pull, times)
         if pulled is not None:
+            self.tallies[i].add(pull, pulled)
             self._client(i, self.clients[i].handle(pulled))
         if pulled is None or pulled.times < times:
             self._client(i, self.clients[i].handle(events.Stop("budget")))

@@ -241,6 +241,12 @@ def _endless(problem: Problem, method: Method, options: Any, trials: int) -> str
     return method.plan.too_long(problem, options, MOST_WORK / trials)
 
 
+def endless(bench: Bench, method: str) -> str:
+    """Why runs of a method can't be simulated to their end; empty if they can."""
+    problem, _, chosen = prepare(bench.scenario, method, {})
+    return _endless(problem, METHODS[method], chosen, bench.trials)
+
+
 def _enough(bench: Bench, method: str, keys: Mapping[str, Any], found: Trials) -> Chance | None:
     """The smallest budget with which 95 % decide: a quantile, lowered by bisection, raised by a check.
 

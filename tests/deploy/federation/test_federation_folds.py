@@ -38,6 +38,7 @@ from bestarm.deploy.sources import Exhausted, FromPython, SourceFailed
 from bestarm.methods.fisher.messages import LookStopped, encode_withdrawn
 from bestarm.protocol.events import Drop, PatienceOver, Pull, Received, Send, Start
 from bestarm.protocol.group_server import FIRST_REPORT
+from bestarm.protocol.summaries import Summary
 from bestarm.records.record import Record
 from bestarm.simulate.identify import prepare
 from bestarm.simulate.run import Run
@@ -150,7 +151,7 @@ def test_the_record_equals_that_of_bare_machines_in_the_same_order(made, name, s
     for _ in range(5000):
         folds.turn()
         if folds.over:
-            record = folds.desk.record()
+            record = folds.summarise()
             break
         if folds.rng.random() < 0.05 and getattr(folds.desk.machine, "patient", False):
             folds.desk.patience_over()
@@ -225,7 +226,9 @@ class Bare:
             moved = True
         if (pull := self.pull[name]) is not None and self.rng.random() < 0.7:
             self.pull[name] = None
-            self.speak(name, client.handle(self.run.source.draw(i, pull, pull.times)))
+            pulled = self.run.source.draw(i, pull, pull.times)
+            self.run.tallies[i].add(pull, pulled)
+            self.speak(name, client.handle(pulled))
             moved = True
         if self.up[name] and self.rng.random() < 0.7:
             self.hear(self.server.handle(Received(name, self.up[name].pop(0))))
@@ -721,6 +724,7 @@ def test_a_journal_that_lost_its_last_events_is_resumed(made):
         assert not desk.failures
         desk.take([event.body for event in events if event.kind == "up"])
         assert desk.done
+        desk.take([event.body for event in events if event.kind == "summary"])
         assert comparable(desk.record()) == plain
         desk.journal.close()
 
@@ -1103,3 +1107,71 @@ def test_a_source_that_ran_out_unreported_resumes_when_it_is_fixed(made, name, c
     assert not ups
     assert "stop" not in kinds
     assert work(10**6)[1], "it pulls on, and reports"
+
+
+# --- after the verdict ---
+
+
+def summary_envelope(place, content, number=0):
+    return Envelope.sign(place.key, place.setup.run, place.client, "summary", number, content).encode()
+
+
+def test_a_lying_malformed_early_or_second_summary_is_refused_and_changes_no_verdict(made):
+    folder = made("fisher")
+    folds = Folds(folder, Coins(TINY["fisher"].problem))
+    west, east = folds.places["west-1"], folds.places["east-1"]
+    folds.desk.take([summary_envelope(west, b"\x80")])  # before the verdict
+    assert len(folds.desk.journal) == 0
+    while not folds.over:
+        folds.turn()
+    desk, before = folds.desk, folds.desk.record()
+    (own,) = folds.sites["west-1"].summaries
+    impossible = Summary((4,), (2.5,), (2.0,)).encode()[0]  # its rewards are 0/1
+    desk.take([summary_envelope(east, impossible)])
+    desk.take([summary_envelope(east, b"x", number=1), summary_envelope(east, bytes(4000))])
+    desk.take([Envelope(west.setup.run, "west-1", "summary", 0, b"x", bytes(64)).encode(), own, own])
+    desk.take([summary_envelope(west, b"\x80")])
+    record = desk.record()
+    assert list(record.summaries) == ["west-1"]
+    assert [row.client for row in record.refused_summaries] == ["east-1"]
+    assert record.verdict == before.verdict
+    assert (record.rounds, record.bits.up, record.bits.down) == (
+        before.rounds,
+        before.bits.up,
+        before.bits.down,
+    )
+    assert record.bits.after > 0
+    assert [evidence["accused"] for evidence in record.evidence] == ["west-1"], "it signed two summaries"
+    before.save(folder / files.RECORD)  # the server was stopped right after the verdict
+    folds.close()
+    assert verify(folder).ok, verify(folder).failures
+    record.save(folder / files.RECORD)
+    assert verify(folder).ok, verify(folder).failures
+
+
+def test_a_summary_follows_from_the_rewards_and_survives_a_restart(made):
+    folder = made("bet")
+    folds = Folds(folder, Coins(TINY["bet"].problem))
+    record = folds.go()
+    site = folds.sites["west-1"]
+    sent = list(site.summaries)
+    assert sum(record.summaries["west-1"].count) == site.pulls - sum(map(len, site.kept))
+    site.journal.close()
+    again = Site.open(folds.places["west-1"])
+    assert list(again.summaries) == sent, "a client signs one summary, and sends the same bytes again"
+    again.journal.close()
+    folds.sites["west-1"] = None
+    folds.close()
+
+
+def test_with_summaries_off_nothing_is_signed_and_nothing_accepted(tmp_path):
+    case = scenario("fisher", TWO, n0=8, q=2.0, delta=0.1, summaries=False)
+    files.init(case, tmp_path / "f", port=0)
+    folds = Folds(tmp_path / "f", Coins(case.problem))
+    record = folds.go()
+    assert record.summaries is None
+    assert record.bits.after == 0
+    assert not folds.sites["west-1"].summaries
+    folds.desk.take([summary_envelope(folds.places["west-1"], b"\x80")])
+    assert folds.desk.record() == record
+    folds.close()

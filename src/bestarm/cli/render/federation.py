@@ -13,8 +13,8 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
+from bestarm.cli.render.card import MOST_ROWS
 from bestarm.cli.render.numbers import listed
-from bestarm.cli.render.record import MOST_ROWS
 from bestarm.cli.terminal import err, safe
 from bestarm.util.text import counted
 

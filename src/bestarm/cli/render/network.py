@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
+from bestarm.cli.render.card import MOST_ROWS
 from bestarm.cli.render.numbers import listed
-from bestarm.cli.render.record import MOST_ROWS
 from bestarm.cli.terminal import out, safe
 from bestarm.util.text import counted
 

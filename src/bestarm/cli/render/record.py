@@ -1,43 +1,52 @@
-"""A run's record on the terminal: the verdict, warnings, the groups' intervals, what the run cost."""
+"""A run's record on the terminal: the answer card, the options or groups, and what the run cost."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 
 from rich.table import Table
 
+from bestarm.cli.render.card import (
+    MOST_ROWS,
+    say_long,
+    show_alarms,
+    show_headline,
+    show_lead,
+    show_next,
+    show_ranking,
+    show_risk,
+)
 from bestarm.cli.render.numbers import bar, listed
-from bestarm.cli.render.questions import show_answers, show_options
+from bestarm.cli.render.questions import show_options
 from bestarm.cli.terminal import out, safe
 from bestarm.problem.data import Data
 from bestarm.problem.scale import Scale
 from bestarm.protocol.options import make
 from bestarm.protocol.registry import METHODS
 from bestarm.protocol.verdict import Verdict
+from bestarm.records.answer import answer_card
+from bestarm.records.card import Outlook
 from bestarm.records.describe import (
     aim,
-    best_is_in,
     coins_said,
     dropped_groups,
     fate,
     leading,
     mean_of,
-    nothing_promised,
     privacy_said,
     still_in,
     what_helps,
-    why_undecided,
 )
-from bestarm.records.questions import option_table
+from bestarm.records.figures import next_steps
+from bestarm.records.questions import Situation, headline, option_table
 from bestarm.records.record import Record
 from bestarm.records.views import trace_of
 from bestarm.util.text import counted
 
-MOST_ROWS = 20  # of a table
 
-
-def show(record: Record, drawn: bool = False) -> None:
+def show(record: Record, drawn: bool = False, file: str | None = None) -> None:
     """Print a record for people.
 
     Parameters
@@ -46,92 +55,72 @@ def show(record: Record, drawn: bool = False) -> None:
         The run.
     drawn : bool
         Whether its seed was drawn at random, so that the reader is told how to repeat the run.
+    file : str, optional
+        Where the record was saved.
     """
-    if record.simulation:
-        out.print(f"[yellow]{safe(record.simulation)}.[/]", soft_wrap=True)
-    options = option_table(record.problem, record.verdict, record.verdict.certificate)
-    if options is not None:
-        show_answers(record)
-    elif record.verdict.status == "identified":
-        _show_identified(record)
-    else:
+    card = answer_card(record)
+    show_alarms(card)
+    show_headline(card)
+    show_lead(card)
+    show_risk(card)
+    if record.verdict.status == "undecided":
         _show_undecided(record)
     show_data(Data.from_dict(record.problem))
     if hidden := privacy_said(record.problem):
-        out.print(hidden, style="dim", soft_wrap=True)
-    _show_trouble(record)
-    if options is not None:
-        show_options(options)
+        say_long(hidden, "dim")
+    by_site = option_table(record.problem, record.verdict, record.verdict.certificate)
+    if by_site is not None:
+        show_options(by_site, card)
+    elif card.options and record.summaries and record.rounds:
+        show_ranking(record, card)
+        if coins := coins_said(record.method, record.problem):
+            say_long(coins, "dim")
     else:
         _show_groups(record)
+        if not record.options.get("summaries", True):
+            out.print(f"Numbers of the other arms: {card.kept} (summaries = false).", style="dim")
     _show_costs(record)
+    show_next(next_steps(card, _outlook_of(record), what_helps(record)), _commands(record, file))
     seed = "" if record.seed is None else f", seed {record.seed}"  # a federation's rewards have none
     again = f" (drawn at random; --seed {record.seed} gives the same run)" if drawn else ""
-    out.print(f"method {record.method}{seed}{again}", style="dim", soft_wrap=True)
+    say_long(f"method {record.method}{seed}{again}", "dim")
 
 
-def _show_identified(record: Record) -> None:
-    verdict, data, best = record.verdict, Data.from_dict(record.problem), aim(record.problem)
-    epsilon = record.options.get("epsilon") or 0.0
-    close = f", or at most {epsilon:g} worse" if epsilon else ""
-    what = f": {safe(best)}" if best else ""
-    out.print(f"[bold green]{safe(verdict.arm or '')}[/] is the best arm{close}{what}.", soft_wrap=True)
-    if verdict.mean is not None:
-        between = ", between {:.4g} and {:.4g}".format(*verdict.interval) if verdict.interval else ""
-        out.print(f"Its mean is about {verdict.mean:.4g}{between}.")
-    if why := nothing_promised(record):
-        out.print(f"Nothing is promised: {safe(why.rstrip('.'))}.", style="yellow")
-    else:
-        about = " about the file" if data and data.resample else ""
-        out.print(f"This is wrong{about} with probability at most {record.delta:g}.")
-        method = METHODS[record.method]
-        options = make(method.options, {**record.options, "delta": record.delta})
-        if verdict.interval and (promise := method.interval_promise(options)):
-            out.print(promise, style="dim", soft_wrap=True)
+def _outlook_of(record: Record) -> Outlook | None:
+    """What would have decided a run that is undecided."""
+    if record.verdict.status == "identified" or record.interrupted:
+        return None
+    from bestarm.study.outlook import outlook
+
+    return outlook(record)
+
+
+def _commands(record: Record, file: str | None) -> list[str]:
+    """The commands for the next step, if there is a file."""
+    if file is None:
+        return []
+    replay = " --replay" if record.seed is not None and not record.interrupted else ""
+    return [f"bestarm verify {shlex.quote(file)}{replay}", f"bestarm report {shlex.quote(file)}"]
 
 
 def _show_undecided(record: Record) -> None:
     verdict, best = record.verdict, aim(record.problem)
-    out.print(f"[bold yellow]Undecided[/]: {why_undecided(record)}.")
-    if helps := what_helps(record):
-        out.print(safe(helps), soft_wrap=True)
+    if record.verdict.answers:
+        for text in headline(Situation.of(record)):
+            say_long(text, "yellow")
+        return
     if best:
-        out.print(f"Best means {safe(best)}.", soft_wrap=True)
+        say_long(f"Best means {best}.")
     known = "" if verdict.certificate.get("local") else ", as far as the server knows"
-    names = [safe(name) for name in still_in(record)]
-    out.print(f"Still in the race{known}: {listed(names, MOST_ROWS)}.", soft_wrap=True)
-    if best_is_in(record):
-        out.print(f"The best arm is among them, except with probability at most {record.delta:g}.")
+    say_long(f"Still in the race{known}: {listed(list(still_in(record)), MOST_ROWS)}.")
     if verdict.gap is not None:
-        first = safe(leading(record) or "The leading arm")
-        out.print(f"{first} is at most {verdict.gap:.4g} from the best.")
+        say_long(f"{leading(record) or 'The leading arm'} is at most {verdict.gap:.4g} from the best.")
 
 
 def show_data(data: Data | None) -> None:
     """Print where the rewards came from, if they are recorded ones."""
     if data is not None:
-        out.print(safe(str(data)), style="yellow" if data.resample else "dim", soft_wrap=True)
-
-
-def _show_trouble(record: Record) -> None:
-    """Proven faults, warnings, and the liars of a simulation that were not caught."""
-    for text in dict.fromkeys(_fault(fault) for fault in record.proven_faulty):
-        out.print(safe(text), style="red")
-    for warning in record.warnings:
-        text = f"Group {warning['group']}, round {warning['round']}: {warning['text']}."
-        out.print(safe(text), style="yellow")
-    caught = {fault["client"] for fault in record.proven_faulty}
-    for adversary in record.adversaries:
-        uncaught = [name for name in adversary["clients"] if name not in caught]
-        if uncaught:
-            text = f"Lied and not caught: {', '.join(uncaught)} ({adversary['attack']})."
-            out.print(safe(text), style="dim")
-
-
-def _fault(fault: Mapping[str, object]) -> str:
-    # In a network each neighbour finds it out for itself, in a round of its own.
-    when = "" if "by" in fault else f" in round {fault['round']}"
-    return f"Proven faulty: {fault['client']}{when}: {fault['reason']}."
+        say_long(str(data), "yellow" if data.resample else "dim")
 
 
 def _show_groups(record: Record) -> None:
@@ -162,7 +151,7 @@ def _show_groups(record: Record) -> None:
     if len(ranked) > MOST_ROWS:
         out.print(f"… and {len(ranked) - MOST_ROWS} more groups", style="dim")
     if coins := coins_said(record.method, record.problem):
-        out.print(coins, style="dim", soft_wrap=True)
+        say_long(coins, "dim")
 
 
 def _show_arms(record: Record) -> None:
@@ -194,7 +183,7 @@ def _show_costs(record: Record) -> None:
         out.print(counted(record.rounds, "round"))
     premise = method.premise(make(method.options, {**record.options, "delta": record.delta}))
     if premise and record.verdict.status == "identified":
-        out.print(premise, style="yellow")
+        say_long(premise, "yellow")
     if record.pulls is not None:
         p = record.pulls
         split = method.local_bests or p.phase1
@@ -203,7 +192,8 @@ def _show_costs(record: Record) -> None:
     if record.time is not None:
         out.print(f"{counted(record.time, 'time step')} (each client makes one pull per step)")
     if record.peers is None:
-        out.print(f"{record.bits.up:,} bits up, {record.bits.down:,} bits down")
+        after = f", {record.bits.after:,} bits after the verdict" if record.bits.after else ""
+        out.print(f"{record.bits.up:,} bits up, {record.bits.down:,} bits down{after}")
     else:
         out.print(f"{record.bits.up:,} bits along all edges")
 

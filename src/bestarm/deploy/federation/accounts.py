@@ -22,7 +22,7 @@ def account(setup: Setup, slot: str = "") -> str:
 def longest_message(setup: Setup) -> int:
     """The largest size in bytes of an honest client's message, with envelope and headers."""
     name = max(len(client.encode()) for client in setup.layout.clients)
-    return max(1024, 600 + name + 16 * max(setup.layout.arm_counts))
+    return max(1024, 600 + name + 30 * max(setup.layout.arm_counts))
 
 
 def longest_hello(setup: Setup) -> int:

@@ -57,6 +57,8 @@ SILENCE_SECONDS = 20.0  # without an answer, before a warning
 
 CLOSE_SECONDS = 2.0  # time limit for closing the connection
 
+SUMMARY_SECONDS = 10.0  # time limit for sending the summary after the verdict
+
 log = logging.getLogger("bestarm.federation")
 
 
@@ -301,10 +303,24 @@ class Client:
                 self.site.write()
                 await wire.acknowledge(messages)
                 self.outgoing.set()
+        await self._summarise()
         with contextlib.suppress(Exception):  # the verdict is here; if this is lost, the server lingers
             async with asyncio.timeout(CLOSE_SECONDS):
                 await wire.send(self.nc, self._hello, greet(self.site))
                 await self.nc.flush()
+
+    async def _summarise(self) -> None:
+        """Send the summary, if the broker takes it in time: the verdict does not depend on it."""
+        from bestarm.deploy.federation import wire
+
+        subject = f"{self.place.setup.subject}.up.{self.place.slot}"
+        patient = wire.storing_seconds(len(self.place.setup.layout.clients))
+        try:
+            async with asyncio.timeout(SUMMARY_SECONDS):
+                for data in self.site.summaries:
+                    await wire.publish(self.nc, subject, data, shortest=patient)
+        except Exception as error:  # a failing connection can raise anything
+            log.info("%s: the summary was not sent: %s", self.url, error or type(error).__name__)
 
     def _wake(self) -> None:
         """Let ``_listening`` see that something has changed."""

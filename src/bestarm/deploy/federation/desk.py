@@ -3,9 +3,9 @@
 The inputs are signed bytes, timeouts and the operator's orders. They are written to the journal atomically,
 together with the machine's signed answers; nothing is acknowledged or published before that. The events of
 the journal are ``up`` (an accepted envelope), ``note`` and ``alarm`` (a client's messages to the operator,
-which the machine does not see), ``down`` (an id and the server's own envelope), ``key`` (the same, naming the
-server's next key), ``mark`` (see ``marks``), ``roster``, ``block`` and ``allow`` (see ``floods``),
-``patience``, ``drop``, ``stop``.
+which the machine does not see), ``summary`` (what a client sends after the verdict), ``down`` (an id and the
+server's own envelope), ``key`` (the same, naming the server's next key), ``mark`` (see ``marks``),
+``roster``, ``block`` and ``allow`` (see ``floods``), ``patience``, ``drop``, ``stop``.
 
 Memory does not grow with the number of messages: of each client the desk keeps the last few envelopes, and it
 reads its own broadcasts, and what the record needs, from the journal.
@@ -37,6 +37,7 @@ from bestarm.protocol.events import Action, Drop, PatienceOver, Received, Send, 
 from bestarm.protocol.events import Event as MachineEvent
 from bestarm.protocol.machine import ServerMachine
 from bestarm.protocol.rounds import SERVER
+from bestarm.protocol.summaries import SummaryBook, longest_summary
 from bestarm.records.build import conclude_server
 from bestarm.records.record import Record
 from bestarm.util.journal import Event, Journal
@@ -45,6 +46,7 @@ from bestarm.util.text import shorten, visible
 KIND = "federation-server"
 
 UP, DOWN, HAVE, NOTE, KEY = "up", "down", "have", "note", "key"  # the topics of envelopes
+SUMMARY = "summary"  # another one: the only topic that counts after the verdict
 
 NOTES, NOTE_BYTES = 16, 300  # how many a client may send to the operator, and their length
 
@@ -111,6 +113,7 @@ class Desk:
         self.changes: list[str] = []  # changes of keys, and of who may connect
         self.cut_offs = CutOffs(self.setup.layout, self.changes)
         self.failures: list[str] = []
+        self._summaries: SummaryBook | None = None
         self._act(self.machine.handle(Start()))
         trusted = trusted_events(journal, self.setup.run, [key.public for key in keys])
         self._trusted = len(journal) if checked else trusted
@@ -170,7 +173,7 @@ class Desk:
         """Take messages from anyone, and return which were accepted: these are on disk and were handled."""
         accepted, done = [], self.done
         for data in batch:  # one after the other, as in a replay
-            envelope = None if done else self._offer(data)
+            envelope = None if done and not _is_summary(data) else self._offer(data)
             accepted.append(envelope is not None)
             if envelope is not None:
                 self.outbox.append(envelope.topic, envelope.encode())
@@ -207,7 +210,23 @@ class Desk:
             return "early" if envelope.sequence >= most else ""
         if envelope.topic == NOTE:
             return "note" if envelope.sequence >= NOTES or len(envelope.content) > NOTE_BYTES else ""
+        if envelope.topic == SUMMARY:
+            return "" if self.summaries is not None and self._fits(envelope) else "summary"
         return "" if envelope.topic == ALARM else "kind"
+
+    def _fits(self, envelope: Envelope) -> bool:
+        """Whether this can be the one summary of a client, as far as its number and its length show."""
+        group = self.setup.layout.group_of.get(envelope.source)
+        arms = 0 if group is None else self.setup.layout.arm_counts[group]
+        return envelope.sequence == 0 and len(envelope.content) <= longest_summary(arms)
+
+    @property
+    def summaries(self) -> SummaryBook | None:
+        """What clients sent after the verdict; None before it, or if they keep it at the site."""
+        if self._summaries is None and self.done and self.setup.options.summaries:
+            refuses = {row["client"] for row in self.machine.faulty} | self.machine.gone
+            self._summaries = SummaryBook(self.setup.layout, self.setup.room.coins, refuses)
+        return self._summaries
 
     def _box(self, topic: str) -> Slots | Alarms:
         """What accepts or refuses the messages of a topic."""
@@ -222,6 +241,10 @@ class Desk:
         if envelope.topic != ALARM and self.slots.accepted[envelope.slot] != envelope:
             return  # a different message came first; the evidence is kept
         source = envelope.source
+        if envelope.topic == SUMMARY:
+            if self.summaries is not None:
+                self.summaries.take(source, envelope.content)
+            return
         if envelope.topic in (NOTE, ALARM):
             text = envelope.content.decode(errors="replace")
             self._notes.append((source, visible(text), self.machine.round, self.next[source]))
@@ -304,7 +327,9 @@ class Desk:
         """Apply an event of the journal again. Nothing is written or sent."""
         body = event.body
         match event.kind:
-            case "up" | "note" | "alarm":
+            case "up" | "note" | "alarm" | "summary":
+                if event.kind == SUMMARY and self.summaries is None:
+                    self.failures.append(f"event {event.seq}: a summary that nobody asked for")
                 self._replay_message(event)
             case "down" | "key":
                 self._replay_down(event)
@@ -394,4 +419,14 @@ class Desk:
             with Journal.open(self.journal.path, KIND, write=False) as journal:
                 return Desk(journal, checked=True).record()
         evidence = [evidence.to_dict() for evidence in self.slots.evidence.values()]
-        return conclude_server(self.setup, self.machine, warnings=self.warnings, evidence=evidence)
+        return conclude_server(
+            self.setup, self.machine, warnings=self.warnings, evidence=evidence, summaries=self.summaries
+        )
+
+
+def _is_summary(data: bytes) -> bool:
+    """Whether this claims to be a client's summary."""
+    try:
+        return Envelope.decode(data).topic == SUMMARY
+    except Malformed:
+        return False

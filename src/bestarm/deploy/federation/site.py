@@ -3,7 +3,8 @@
 The events of its journal are ``supply`` (how many rewards there are), ``asked`` (a batch of pulls, before it
 is made), ``rewards`` (its results), ``down`` (a broadcast), ``key`` (a broadcast that names the server's next
 key), ``up`` (the client's own envelope, before it is first sent), ``sent`` (how many of those the broker
-has), ``note`` (a signed message to the server's operator) and ``stop``. Events are written to the journal
+has), ``note`` (a signed message to the server's operator), ``summary`` (what it sends after the verdict) and
+``stop``. Events are written to the journal
 atomically with the machine's answers; nothing is sent or acknowledged before that. Rewards that were paid for
 are never lost: those that the machine can't use now are kept for later. Messages that were sent are read from
 the journal when needed again.
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from bestarm.deploy.envelope import Envelope
-from bestarm.deploy.federation.desk import DOWN, HAVE, KEY, NOTE, NOTE_BYTES, NOTES, UP
+from bestarm.deploy.federation.desk import DOWN, HAVE, KEY, NOTE, NOTE_BYTES, NOTES, SUMMARY, UP
 from bestarm.deploy.federation.files import JOURNAL, Place
 from bestarm.deploy.inbox import Inbox
 from bestarm.deploy.outbox import Outbox
@@ -53,7 +54,8 @@ class Site(Pulls):
         self.place, self.journal, setup = place, journal, place.setup
         self.machine: ClientMachine = setup.room.client(setup.layout, place.client, setup.unit)
         group = setup.layout.groups[setup.layout.group_of[place.client]]
-        super().__init__(group, Outbox(journal, setup.run, place.client, place.key))
+        outbox = Outbox(journal, setup.run, place.client, place.key)
+        super().__init__(group, outbox, coins=setup.room.coins)
         self.inbox = Inbox[str, Envelope]()  # one stream: the server's broadcasts
         self.servers = [setup.server]  # the server's keys, as of the broadcasts heard so far
         self._unproven: dict[int, bytes] = {}  # early broadcasts that another key may have signed
@@ -116,6 +118,11 @@ class Site(Pulls):
     def notes(self) -> Sequence[bytes]:
         """Its messages to the server's operator: signed and on disk."""
         return self.outbox.of(NOTE)
+
+    @property
+    def summaries(self) -> Sequence[bytes]:
+        """Its summary, once there is a verdict: signed and on disk."""
+        return self.outbox.of(SUMMARY)
 
     def received(self, data: bytes, *, later: bool = False) -> None:
         """Take bytes from the broker. Only messages signed by the server count, once and in order.
@@ -216,11 +223,14 @@ class Site(Pulls):
         for send in self.said:
             self.outbox.say(UP, UP, send.payload)
         self.said.clear()
+        wanted = self.verdict is not None and self.place.setup.options.summaries
+        if wanted and not self.outbox.signed[SUMMARY]:
+            self.outbox.say(SUMMARY, SUMMARY, self.tally.summary().encode()[0])
 
     def replay(self, event: Event) -> None:
         """Apply an event of the journal again. Nothing is written or sent."""
         body = event.body
-        if event.kind not in ("sent", NOTE):
+        if event.kind not in ("sent", NOTE, SUMMARY):
             self._replay_pulls(event)
         match event.kind:
             case "down" | "key":
@@ -229,6 +239,8 @@ class Site(Pulls):
                 self._replay_up(event)
             case "note":
                 self.outbox.restore(NOTE, event.seq)
+            case "summary":
+                self.outbox.restore(SUMMARY, event.seq)
             case "sent":
                 self.sent = self.noted = int(body)
             case "stop":

@@ -35,7 +35,7 @@ class _Looks:
         self.looks, self.wire = looks_of(layout, options), wire_of(layout, options)
         self.groups, self.width = self.arms.valid.shape
         shape = (trials, self.groups)
-        self.sums = np.zeros((*shape, self.width), dtype=np.int64)
+        self.sums, self.counts = np.zeros((2, *shape, self.width), dtype=np.int64)  # of each arm
         self.race = np.broadcast_to(self.arms.valid, self.sums.shape).copy()  # arms that are still active
         self.active = np.ones(shape, dtype=bool)
         self.halted = np.zeros(shape, dtype=bool)
@@ -83,6 +83,7 @@ class _Looks:
                 which = np.flatnonzero(mine[at, j])
                 remember(script, j, which, step, new[at, j, which])
         self.sums[live] += new
+        self.counts[live] += step * mine
         self.pulls[live] += np.where(busy, cost, 0)
         if self.look < self.looks.quiet:
             self.quiet_pulls[live] += np.where(busy, cost, 0)

@@ -9,6 +9,7 @@ import msgspec
 
 from bestarm.errors import InputError
 from bestarm.problem.problem import Problem
+from bestarm.records.answer import answer_card
 from bestarm.records.describe import leading, still_in, what_helps, why_undecided
 from bestarm.records.questions import Situation, headline, promise
 from bestarm.records.record import Record
@@ -27,6 +28,7 @@ from bestarm.report.facts.structs import (
     UndecidedFacts,
 )
 from bestarm.simulate.run_journal import Rerun
+from bestarm.study.outlook import outlook
 
 if TYPE_CHECKING:  # its packages are optional
     from bestarm.deploy.federation.desk import Desk
@@ -106,6 +108,8 @@ def _of_record(record: Record, quick: bool, check: bool, command: str | None) ->
         peers=_peers(record),
         checks=verify(record).failures if check else (),
         data=facts.data and replace(facts.data, simulation=record.simulation),
+        card=answer_card(record) if verdict.arm or verdict.reason or verdict.answers else None,
+        outlook=None if quick else outlook(record),
     )
     problem = problem_of(record)
     if problem is not None and all(mean is not None for row in problem.means for mean in row):
@@ -212,7 +216,7 @@ def of_rerun(
     record = rerun.run.record()
     facts = of_record(record, quick=True, check=rerun.run.over)
     if not rerun.run.over:
-        facts = replace(facts, verdict=None, digest=None, plan=plan)
+        facts = replace(facts, verdict=None, digest=None, card=None, plan=plan)
     told = Reader(record.method, record.delta, record.options, record.problem, record.verdict.certificate)
     clients, firsts, drawn = rerun.run.problem.layout.clients, rerun.firsts(), set(told.leading())
     lines = {(clients[i], firsts[i], a): sums[i, a] for i, a in sorted(sums) if firsts[i] in drawn}

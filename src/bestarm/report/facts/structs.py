@@ -13,6 +13,7 @@ import msgspec
 from bestarm.problem.scale import Scale
 from bestarm.protocol.trace import Why
 from bestarm.protocol.verdict import Verdict
+from bestarm.records.card import AnswerCard, Outlook
 from bestarm.records.questions import OptionTable
 
 LineFate = Literal["in", "out", "withdrew"]
@@ -249,7 +250,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     their answer. `broken` says why nothing is promised, `checks` what is wrong with the record. `file` and
     `command` belong to the record. A question about several sites has `options_by_site`, and `answers` and
     `promises` as sentences. `roster` has every option in the order of the problem, which fixes its colour;
-    `wealths` are the bets of a method that bets.
+    `wealths` are the bets of a method that bets. A run that is over has a `card`, and an `outlook` if runs like
+    it were simulated.
     """
 
     method: MethodFacts
@@ -299,6 +301,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     answers: tuple[str, ...] = ()
     promises: tuple[str, ...] = ()
     wealths: WealthFacts | None = None
+    card: AnswerCard | None = None
+    outlook: Outlook | None = None
 
 
 class OwnArmFacts(msgspec.Struct, frozen=True, kw_only=True):

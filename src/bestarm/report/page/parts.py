@@ -21,7 +21,8 @@ Section = tuple[str, str, Html]  # its id, its title and its content
 @cache
 def style() -> str:
     """The style sheet."""
-    return files("bestarm.report").joinpath("style.css").read_text(encoding="utf-8")
+    room = files("bestarm.report")
+    return "".join(room.joinpath(file).read_text(encoding="utf-8") for file in ("style.css", "answer.css"))
 
 
 # How notebooks say which theme they have: JupyterLab, VS Code, Colab, and pages made of notebooks.

@@ -8,7 +8,8 @@ from typing import Any
 
 from bestarm.report import svg
 from bestarm.report.facts import ExitFacts, RunFacts, SiteFacts
-from bestarm.report.markup import Html, clean, join, name, table, tag
+from bestarm.report.markup import Html, join, name, table, tag
+from bestarm.report.page.answer import answer
 from bestarm.report.page.costs import costs
 from bestarm.report.page.leaderboard import leaderboard
 from bestarm.report.page.now import faults_now, now
@@ -54,14 +55,8 @@ def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
 
 def top(facts: RunFacts) -> Html:
     """The verdict, its guarantee, and the most important numbers."""
-    verdict = facts.verdict
-    kind = "" if verdict is None else " yes" if verdict.status == "identified" else " no"
-    words = [tag("h1", sentence(facts), id="verdict"), *guarantee(facts)]
-    if facts.data and facts.data.simulation:
-        words.insert(0, tag("p", clean(facts.data.simulation, 400), ".", class_="bad"))
-    if facts.checks:
-        text = "This run's own record is inconsistent: see “Who can be trusted”."
-        words.append(tag("p", text, class_="bad"))
+    going = tag("div", tag("h1", sentence(facts), id="verdict"), *guarantee(facts), class_="verdict")
+    words = going if facts.card is None else answer(facts, facts.card)
     shown = {
         "rounds": facts.costs.rounds,
         "time steps": facts.costs.time,
@@ -72,7 +67,7 @@ def top(facts: RunFacts) -> Html:
         "clients": len(facts.clients),
     }
     note = tag("p", f"Method: {facts.method.summary}. {facts.coins} {facts.privacy}".rstrip(), class_="note")
-    return join(tag("div", *words, class_=f"verdict{kind}"), keys(shown), note)
+    return join(words, keys(shown), note)
 
 
 def _race(facts: RunFacts) -> Html | None:

@@ -1,0 +1,162 @@
+"""Do the intervals of the answer card hold at the stopping time, all of them together?
+
+Promised: P(the answer is wrong, or any interval misses, or the lead misses) ≤ δ + α. Here δ = 0.1, α = 0.05.
+100,000 stopped runs by the kernels of Fed-Bet and Fed-Fisher, and 2,000 by the machines for the other cases,
+some of them with liars. ``at most`` is the exact 99.9 % upper bound on the rate (Clopper and Pearson), which
+must be below δ + α. ``bias`` is the winner's curse: how much too high the winner's mean is on average.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta
+
+import bestarm as ba
+from bestarm.methods.bet.kernel import _Trials
+from bestarm.methods.fisher.kernel import _Looks
+from bestarm.problem.problem import target
+from bestarm.protocol import decisions
+from bestarm.records.answer import answer_card
+from bestarm.simulate.identify import prepare
+from bestarm.stats import betting
+
+SEED, MANY, FEW, BLOCK = 220_722, 100_000, 2_000, 10_000
+DELTA, ALPHA, SURE = 0.1, 0.05, 0.999
+
+Row = dict[str, Any]
+INSTANCES = {
+    "paper, σ = 3": ba.Problem.paper_instance(3),
+    "three close arms": ba.Problem.bernoulli([[0.6, 0.5], [0.5]]),
+    "rare successes": ba.Problem.bernoulli([[0.08, 0.02], [0.03, 0.01]]),
+}
+
+
+def at_most(failures: int, runs: int) -> float:
+    """The exact upper bound on a rate.
+
+    >>> round(at_most(0, 2000), 5)
+    0.00345
+    """
+    return float(beta.ppf(SURE, failures + 1, runs - failures)) if failures < runs else 1.0
+
+
+def by_kernel(name: str, method: str, problem: ba.Problem, runs: int) -> Row:
+    """The rate over runs of a kernel, whose sums at the end are what clients would send."""
+    ready, _, options = prepare(problem, method, {"delta": DELTA})
+    width = max(problem.layout.arm_counts)
+    rows = [[*row, *[np.nan] * (width - len(row))] for row in ready.means]
+    truth = np.array(rows, dtype=np.float64)
+    home, best = target(ready)
+    failures = wrong = decided = 0
+    gaps: list[float] = []
+    for block in range(-(-runs // BLOCK)):
+        size = min(BLOCK, runs - block * BLOCK)
+        found = (_Trials if method == "bet" else _Looks)(ready, options, size)
+        found.run(np.random.default_rng([SEED, block]), None, {})
+        if isinstance(found, _Trials):
+            count, total, squares = found.sums.count, found.sums.total, found.sums.squares
+            winner = found.winner
+        else:
+            count, total = found.counts.astype(float), found.sums.astype(float)
+            squares, winner = total, found.winner * found.width + found.tops[np.arange(size), found.winner]
+        named = found.outcome == decisions.IDENTIFIED
+        is_best = named & (winner == home * found.width + best)
+        missed = _missed(count, total, squares, truth, winner, named, is_best)
+        failures += int((named & ~is_best | missed).sum())
+        wrong += int((named & ~is_best).sum())
+        decided += int(named.sum())
+        flat = np.arange(size), winner
+        mean = total.reshape(size, -1)[flat] / np.maximum(count.reshape(size, -1)[flat], 1)
+        gaps += (mean - truth.reshape(-1)[winner])[named].tolist()
+    return _row(name, method, runs, failures, wrong, decided, float(np.mean(gaps)))
+
+
+def _missed(count: Any, total: Any, squares: Any, truth: Any, winner: Any, named: Any, is_best: Any) -> Any:
+    """Whether any interval of a run misses: of an arm, or of the lead over the best other arm."""
+    size, flat = len(count), truth.reshape(-1)
+    real = ~np.isnan(flat)
+    n, s, q = (x.reshape(size, -1)[:, real] for x in (count, total, squares))
+    arms = int(real.sum())
+    won = (winner[:, None] == np.flatnonzero(real)) & named[:, None]
+    levels = np.where(named[:, None], np.where(won, ALPHA / 2, ALPHA / (2 * (arms - 1))), ALPHA / arms)
+    low, high = np.zeros(n.shape), np.ones(n.shape)
+    for level in np.unique(levels):
+        here = levels == level
+        rows, back = np.unique(np.stack([n[here], s[here], q[here]], axis=1), axis=0, return_inverse=True)
+        ends = betting.intervals(*rows.T, np.zeros(len(rows)), np.ones(len(rows)), float(level))
+        low[here], high[here] = ends[0][back.ravel()], ends[1][back.ravel()]
+    means = flat[real]
+    outside = ((means < low) | (means > high)).any(axis=1)
+    first = won.argmax(axis=1)
+    pick = np.arange(size), first
+    others = np.where(won, -np.inf, means).max(axis=1)
+    lead = means[first] - others
+    least = np.maximum(low[pick] - np.where(won, -np.inf, high).max(axis=1), 0.0)
+    most = high[pick] - np.where(won, -np.inf, low).max(axis=1)
+    return outside | (is_best & ((lead < least) | (lead > most)))
+
+
+def by_machines(name: str, problem: ba.Problem, runs: int, **keys: Any) -> Row:
+    """The rate over runs through the machines, as their answer cards say it."""
+    failures = wrong = decided = 0
+    gaps: list[float] = []
+    layout = problem.layout
+    truth = {layout.arm(j, a): mean for j, row in enumerate(problem.means) for a, mean in enumerate(row)}
+    for k in range(runs):
+        card = answer_card(ba.identify(problem, delta=DELTA, seed=SEED + k, **keys))
+        bad = card.right is False
+        wrong += bad
+        decided += card.best is not None
+        for row in card.options:
+            mean = truth[row.name]
+            if row.interval and mean is not None and not row.interval[0] <= mean <= row.interval[1]:
+                bad = True
+            if row.best and row.mean is not None and mean is not None:
+                gaps.append(row.mean - mean)
+        if card.right and card.lead and card.lead.interval:
+            lead = truth[card.lead.option] - max(m for o, m in truth.items() if o != card.lead.option)
+            bad |= not card.lead.interval[0] <= lead <= card.lead.interval[1]
+        failures += bad
+    return _row(name, str(keys.get("method", "bet")), runs, failures, wrong, decided, float(np.mean(gaps)))
+
+
+def _row(name: str, method: str, runs: int, failures: int, wrong: int, decided: int, bias: float) -> Row:
+    bound = at_most(failures, runs)
+    return {
+        "case": name, "method": method, "runs": runs, "wrong or missed": failures / runs,
+        "at most": bound, "promised": DELTA + ALPHA, "held": "met" if bound <= DELTA + ALPHA else "MISSED",
+        "wrong": wrong / runs, "decided": decided / runs, "bias": bias,
+    }  # fmt: skip
+
+
+def measure(many: int = MANY, few: int = FEW) -> list[Row]:
+    """All cases."""
+    rows = [
+        by_kernel(name, method, problem, many)
+        for name, problem in INSTANCES.items()
+        for method in ("bet", "fisher")
+    ]
+    easy, beta_rewards = [[0.9, 0.3], [0.6, 0.2]], {"kind": "beta", "a": 8, "b": 2}
+    groups = ba.Problem.bernoulli(easy, clients=3)
+    liars = [ba.Adversary(group, "extreme", 1) for group in ("g1", "g2")]
+    real = ba.Problem.from_rewards({"g1": {"a1": beta_rewards, "a2": 0.4}, "g2": {"a1": 0.5}})
+    rows.append(by_machines("real rewards", real, few, method="bet"))
+    rows.append(by_machines("groups of three", groups, few, method="bet"))
+    rows.append(by_machines("groups of three", groups, few, method="fisher"))
+    keys: Row = {"method": "fisher", "byzantine": 1}
+    rows.append(by_machines("groups of three, one lies", groups, few, adversaries=liars, **keys))
+    rows.append(by_machines("fed-sel", ba.Problem.bernoulli(easy), few, method="fed-sel"))
+    return rows
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--many", type=int, default=MANY)
+    parser.add_argument("--few", type=int, default=FEW)
+    given = parser.parse_args()
+    for line in measure(given.many, given.few):
+        print(json.dumps(line))

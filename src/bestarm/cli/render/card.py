@@ -1,0 +1,122 @@
+"""The answer card on the terminal: alarms, the headline, lead, risk, the options, and the next step."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from bestarm.cli.terminal import out, safe
+from bestarm.protocol.rounds import DROPPED
+from bestarm.records.card import AnswerCard, OptionFacts
+from bestarm.records.describe import dropped_groups, fate
+from bestarm.records.figures import lead_said, lift_said, option_said, said, span
+from bestarm.records.record import Record
+from bestarm.records.views import trace_of
+
+MOST_ROWS = 20  # of a table
+STYLES = {"good": "bold green", "amber": "bold yellow", "bad": "bold red", "going": "bold"}
+
+
+def say_long(text: str, style: str | None = None) -> None:
+    """Print a sentence: wrapped at the width of a terminal, in one line for a file or a pipe."""
+    out.print(safe(text), style=style, soft_wrap=not out.is_terminal)
+
+
+def show_alarms(card: AnswerCard) -> None:
+    """Print what a reader must know before the answer."""
+    for text in card.alarms:
+        say_long(text, "red" if text.startswith("Proven faulty") else "yellow")
+
+
+def show_headline(card: AnswerCard) -> None:
+    """Print the answer, in a colour that matches the promise."""
+    say_long(card.headline, STYLES[card.tone])
+
+
+def show_lead(card: AnswerCard) -> None:
+    """Print the mean of the named option, and how far it is ahead."""
+    best = next((row for row in card.options if row.best), None)
+    if best is not None and best.mean is not None:
+        say_long(f"Its mean is about {option_said(best, card.percent)}.")
+    if card.lead is not None:
+        first = "Ahead by" if best is not None else f"{card.lead.option} leads by"
+        say_long(f"{first} {_lead(card, 0)}.")
+    for k, lift in enumerate(card.lifts):
+        say_long(f"{lift.option}: {_lead(card, k)}.")
+
+
+def _lead(card: AnswerCard, k: int) -> str:
+    lead = card.lifts[k] if card.lifts else card.lead
+    assert lead is not None
+    lift = lift_said(lead)
+    return lead_said(lead, card.percent) + (f", which is {lift}" if lift else "")
+
+
+def show_risk(card: AnswerCard) -> None:
+    """Print what is promised, and in a simulation whether the answer is right."""
+    if not card.headline.startswith("No safe answer") or not card.risk.startswith("Nothing is promised:"):
+        say_long(card.risk)
+    if card.truth:
+        say_long(card.truth, "red" if card.right is False else "dim")
+
+
+def show_ranking(record: Record, card: AnswerCard) -> None:
+    """Print the options, the best first: mean, interval, pulls, lead over the next, what became of them."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    table.add_column("option", overflow="ellipsis", no_wrap=True, max_width=max(12, out.width - 58))
+    for title in ("mean", "interval", "pulls", "ahead"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, overflow="ellipsis")
+    found = fates(record)
+    if card.best is not None and card.tone == "bad":  # nothing is promised, or it is wrong
+        found[card.best] = "named"
+    for k, row in enumerate(card.options[:MOST_ROWS]):
+        after = card.options[k + 1] if k + 1 < len(card.options) else None
+        table.add_row(*_cells(row, after, card), found.get(row.name, ""))
+    out.print(table)
+    if (more := len(card.options) - MOST_ROWS) > 0:
+        out.print(f"… and {more:,} more options (the record and the report have all of them)", style="dim")
+
+
+def _cells(row: OptionFacts, after: OptionFacts | None, card: AnswerCard) -> tuple[str, ...]:
+    if row.mean is None:
+        return safe(row.name), "–", "", f"{row.pulls or 0:,}", ""
+    lead = ""
+    if after is not None and after.mean is not None:
+        lead = said(abs(row.mean - after.mean), row.interval, card.percent).removesuffix(" %")
+    ends = span(row.interval, card.percent) if row.interval else ""
+    pulls = "" if row.pulls is None else f"{row.pulls:,}"
+    return safe(row.name), said(row.mean, row.interval, card.percent), ends, pulls, lead
+
+
+def fates(record: Record) -> dict[str, str]:
+    """What became of each arm, by its full name, as far as the record shows."""
+    trace, groups = trace_of(record), record.problem["groups"]
+    dropped, verdict = dropped_groups(record.warnings), record.verdict
+    by_group = {line.group: line for line in trace.lines()}
+    lost = {(e.group, e.arm): e for e in trace.exits() if e.arm is not None}
+    found = {}
+    for j, group in enumerate(groups):
+        line = by_group.get(j)
+        for a, arm in enumerate(group["arms"]):
+            name, leaves = f"{group['name']}/{arm}", lost.get((j, a))
+            if name == verdict.arm:
+                found[name] = "winner"
+            elif group["name"] in dropped:
+                found[name] = DROPPED
+            elif leaves is not None:
+                found[name] = f"out after {leaves.pulls[1]:,} pulls"
+            elif line is not None and line.arm in (None, a):
+                found[name] = fate("", verdict.arm, line.out, line.withdrew)
+            elif verdict.status == "undecided" and name in verdict.candidates:
+                found[name] = "not ruled out"
+            elif verdict.status == "identified" and not verdict.certificate.get("local"):
+                found[name] = "out"
+    return found
+
+
+def show_next(steps: list[str], commands: list[str]) -> None:
+    """Print the next steps, and the commands for them."""
+    for text in steps:
+        say_long(f"next: {text}", "cyan")
+    for text in commands:
+        say_long(f"next: {text}", "cyan")

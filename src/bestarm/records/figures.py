@@ -1,0 +1,168 @@
+"""Numbers of the answer card as text: rounded to their interval, in the user's unit or in per cent."""
+
+from __future__ import annotations
+
+import math
+
+from bestarm.records.card import AnswerCard, Interval, LeadFacts, OptionFacts, Outlook
+from bestarm.util.text import counted
+
+DIGITS = 2  # significant digits of an interval's width
+
+
+def decimals(interval: Interval | None, scale: float = 1.0) -> int | None:
+    """How many decimals a number deserves whose interval is this wide; None without an interval.
+
+    >>> decimals((0.8123, 0.8777)), decimals((12.0, 480.0)), decimals((0.5, 0.5))
+    (3, 0, 4)
+    """
+    if interval is None:
+        return None
+    width = scale * (interval[1] - interval[0])
+    if not width > 0:
+        return 4
+    return min(6, max(0, DIGITS - 1 - math.floor(math.log10(width))))
+
+
+def _number(value: float, places: int | None) -> str:
+    """A number with this many decimals, or four digits; never "-0"."""
+    text = f"{value:.4g}" if places is None else f"{value:,.{places}f}"
+    return text.removeprefix("-") if not text.strip("-0.,") else text
+
+
+def said(value: float, interval: Interval | None, percent: bool) -> str:
+    """A number, rounded to its interval.
+
+    >>> said(0.84617, (0.8123, 0.8777), True), said(0.84617, (0.8123, 0.8777), False), said(0.5, None, False)
+    ('84.6 %', '0.846', '0.5')
+    """
+    scale = 100.0 if percent else 1.0
+    text = _number(scale * value, decimals(interval, scale))
+    return f"{text} %" if percent else text
+
+
+def span(interval: Interval, percent: bool) -> str:
+    """An interval in words.
+
+    >>> span((0.8123, 0.8777), True)
+    '81.2 to 87.8 %'
+    """
+    scale = 100.0 if percent else 1.0
+    low, high = (_number(scale * end, decimals(interval, scale)) for end in interval)
+    return f"{low} to {high}{' %' if percent else ''}"
+
+
+def option_said(row: OptionFacts, percent: bool) -> str:
+    """The mean of an option and its interval."""
+    if row.mean is None:
+        return "not known" if row.pulls else "no pulls"
+    between = f" ({span(row.interval, percent)})" if row.interval else ""
+    return f"{said(row.mean, row.interval, percent)}{between}"
+
+
+def lead_said(lead: LeadFacts, percent: bool) -> str:
+    """A lead with its interval, in the unit of the rewards or in percentage points.
+
+    >>> found = LeadFacts(option="B", over="A", kind="control", value=0.08, interval=(0.047, 0.112))
+    >>> lead_said(found, True)
+    '8.0 points over A (4.7 to 11.2)'
+    """
+    scale, unit = (100.0, " points") if percent else (1.0, "")
+    places = decimals(lead.interval, scale)
+    text = f"{_number(scale * lead.value, places)}{unit} over {lead.over}"
+    if lead.interval:
+        low, high = (_number(scale * end, places) for end in lead.interval)
+        text += f" ({low} to {high})"
+    return text
+
+
+def lift_said(lead: LeadFacts) -> str:
+    """A lead in per cent of the other option's mean; empty if that is not known."""
+    if lead.relative is None:
+        return ""
+    value, ends = lead.relative
+    places = decimals(ends)
+    low, high = (_number(end, places) for end in ends)
+    return f"{_number(value, places)} % of its mean ({low} to {high} %)"
+
+
+def costs_said(card: AnswerCard) -> str:
+    """What the run cost, in one line."""
+    costs, parts = card.costs, []
+    if costs.pulls is not None:
+        parts.append(counted(costs.pulls, "pull"))
+    if costs.rounds is not None:
+        parts.append(counted(costs.rounds, "round"))
+    after = f" and {costs.after:,} after the verdict" if costs.after else ""
+    parts.append(f"{costs.bits:,} bits{after}")
+    if costs.time is not None:
+        parts.append(counted(costs.time, "time step"))
+    return ", ".join(parts)
+
+
+def labels(card: AnswerCard) -> str:
+    """Name, date, method, δ and seed of the run."""
+    seed = [] if card.seed is None else [f"seed {card.seed}"]
+    parts = [card.name, card.date, f"method {card.method}", f"δ = {card.delta:g}", *seed]
+    return " · ".join(part for part in parts if part)
+
+
+def next_steps(card: AnswerCard, outlook: Outlook | None, helps: str = "") -> list[str]:
+    """What to do next, one sentence each; at least one.
+
+    Parameters
+    ----------
+    card : AnswerCard
+        The run.
+    outlook : Outlook or None
+        What simulated runs like it tell, if they were made.
+    helps : str
+        What would help an undecided run, in words.
+    """
+    found: list[str] = []
+    if card.tone == "bad" and card.risk.startswith("Nothing is promised"):
+        found.append("Do not act on this answer: remove the cause above, or raise byzantine, and run again.")
+    elif card.best is None and not card.lifts and card.tone == "amber":
+        found += _undecided(outlook, helps)
+    else:
+        found.append("Verify the record, then publish it with its report.")
+    if outlook is not None and outlook.cheaper and outlook.less:
+        found.append(
+            f"{outlook.cheaper} needs about {100 * outlook.less:.0f} % fewer pulls on such runs "
+            f"({counted(outlook.trials, 'simulated run')})."
+        )
+    return found
+
+
+def _undecided(outlook: Outlook | None, helps: str) -> list[str]:
+    found = []
+    if outlook is not None and outlook.enough:
+        guess = " with these estimates as means" if outlook.guessed else ""
+        found.append(f"About {two_digits(outlook.enough):,} pulls decide 95 % of such runs{guess}.")
+    if outlook is not None and outlook.saved and outlook.epsilon:
+        found.append(f"ε = {outlook.epsilon:g} saves {100 * outlook.saved:.0f} % of them.")
+    if outlook is not None and outlook.why_not:
+        found.append(f"No number of pulls is forecast: {outlook.why_not}.")
+    return [*found, *([helps] if helps else [])] or ["Run it again with a larger budget or more data."]
+
+
+def two_digits(n: int) -> int:
+    """A number rounded up to two digits.
+
+    >>> two_digits(3127), two_digits(87)
+    (3200, 87)
+    """
+    size = int(10 ** max(0, len(str(n)) - 2))
+    return -(-n // size) * size
+
+
+def curse_said(outlook: Outlook | None, percent: bool) -> str:
+    """The winner's curse with its measured size; empty if it was not measured."""
+    if outlook is None or outlook.bias is None:
+        return ""
+    size = f"{100 * outlook.bias:.2g} points" if percent else f"{outlook.bias:.2g}"
+    way = "too high" if outlook.bias >= 0 else "too low"
+    return (
+        f"Winner's curse: at the end of {counted(outlook.trials, 'simulated run')} like this one, the mean "
+        f"of the named option is on average {size.removeprefix('-')} {way}."
+    )

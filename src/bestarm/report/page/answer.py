@@ -1,0 +1,150 @@
+"""The answer card at the top of a page: alarms, the answer, lead, risk, cost, and the next step."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+from typing import Any
+
+from bestarm.records.card import AnswerCard
+from bestarm.records.figures import (
+    costs_said,
+    curse_said,
+    labels,
+    lead_said,
+    lift_said,
+    next_steps,
+    option_said,
+    said,
+)
+from bestarm.report.facts import RunFacts
+from bestarm.report.markup import Html, clean, join, name, tag
+from bestarm.report.page.parts import figure, fold, names
+from bestarm.report.svg import number
+from bestarm.report.svg.trims import trims
+
+KINDS = {"good": "yes", "amber": "no", "bad": "wrong", "going": ""}
+LONG = 600  # characters of a sentence
+MOST_CLAIMS = 100  # clients in the picture of what trimming did
+
+
+def answer(facts: RunFacts, card: AnswerCard) -> Html:
+    """The answer card of a run that is over."""
+    alarms = [tag("li", clean(text, LONG)) for text in card.alarms]
+    first: list[Any] = [tag("ul", *alarms, class_="alarms") if alarms else None]
+    if facts.checks:
+        text = "This run's own record is inconsistent: see “Who can be trusted”."
+        first.append(tag("p", text, class_="bad"))
+    rows = [*_best(card), *_lead(card), _risk(facts, card), _cost(card)]
+    return join(
+        tag(
+            "div",
+            tag("p", labels(card), class_="labels"),
+            *first,
+            tag("h1", clean(card.headline, LONG), id="verdict"),
+            _truth(card),
+            tag("dl", *rows, class_="answers"),
+            *_open(facts),
+            _next(facts, card),
+            class_=f"verdict card {KINDS[card.tone]}".rstrip(),
+        ),
+        _trims(card),
+    )
+
+
+def _truth(card: AnswerCard) -> Html | None:
+    """In a simulation, whether the answer was right."""
+    kind = {True: "good", False: "bad", None: None}[card.right]
+    return tag("p", card.truth, class_=kind) if card.truth else None
+
+
+def _row(title: str, main: object, *more: object) -> Html:
+    notes = [tag("p", one, class_="note") for one in more if one]
+    return tag("div", tag("dt", title), tag("dd", tag("p", main, class_="main"), *notes))
+
+
+def _best(card: AnswerCard) -> list[Html]:
+    best = next((row for row in card.options if row.best), None)
+    if best is None and card.best is None:
+        return []
+    title = "Best" if card.tone == "good" else "Named"
+    text = None
+    if best is not None and best.mean is not None:
+        text = f"Its {clean(card.mean)} is about {option_said(best, card.percent)}."
+    return [_row(title, name(card.best or (best.name if best else ""), 80), text)]
+
+
+def _lead(card: AnswerCard) -> list[Html]:
+    rows = []
+    if card.lead is not None:
+        title = "Ahead by" if card.best else f"{card.lead.option} leads by"
+        rows.append((title, card.lead))
+    rows += [(f"{lead.option} is ahead by", lead) for lead in card.lifts]
+    found = []
+    for title, lead in rows:
+        main, _, rest = lead_said(lead, card.percent).partition(" over ")
+        lift = lift_said(lead)
+        found.append(_row(title, main, f"over {rest}", lift and f"That is {lift}."))
+    return found
+
+
+def _risk(facts: RunFacts, card: AnswerCard) -> Html:
+    curse = curse_said(facts.outlook, card.percent)
+    words = [*card.assumptions, *([curse] if curse else [])]
+    if facts.data:
+        words.append(facts.data.said)
+    folded = fold("What that rests on", tag("ul", *[tag("li", clean(text, LONG)) for text in words]))
+    promised = not card.risk.startswith("Nothing is promised")
+    main = f"δ = {card.delta:g}" if promised else "not bounded"
+    return _row("Risk", main, clean(card.risk, LONG), folded if words else None)
+
+
+def _cost(card: AnswerCard) -> Html:
+    main, _, rest = costs_said(card).partition("s, ")
+    return _row("Cost", f"{main}s" if rest else main, rest)
+
+
+def _open(facts: RunFacts) -> list[Html]:
+    """What is left of a run that named nothing."""
+    verdict, found = facts.verdict, facts.undecided
+    if verdict is None or verdict.status == "identified":
+        return []
+    if facts.answers:
+        return [tag("p", clean(text, LONG)) for text in facts.answers]
+    lines = [tag("p", f"Best would be {clean(facts.aim)}.")] if facts.aim else []
+    left = found.left if found else verdict.candidates
+    known = ", as far as the server knows" if facts.private is False else ""
+    lines.append(tag("p", f"Still in the race{known}: ", names(left, 20, 80) or "no arm", "."))
+    if verdict.gap is not None:
+        first = name((found and found.first) or "The leading one", 80)
+        lines.append(tag("p", first, f" is at most {number(verdict.gap)} from the best."))
+    return lines
+
+
+def _next(facts: RunFacts, card: AnswerCard) -> Html:
+    helps = facts.undecided.helps if facts.undecided else ""
+    steps = [tag("li", clean(text, LONG)) for text in next_steps(card, facts.outlook, helps)]
+    replay = " --replay" if facts.seed is not None else ""
+    check = tag("code", f"bestarm verify {shlex.quote(facts.file)}{replay}")
+    return tag("div", tag("h2", "Next step"), tag("ul", *steps, tag("li", check)), class_="next")
+
+
+def _trims(card: AnswerCard) -> Html | None:
+    if not card.trims:
+        return None
+    if any(len(row.claims) > MOST_CLAIMS for row in card.trims):
+        text = [
+            f"{clean(row.option, 80)}: plain mean {said(row.plain, None, card.percent)}, robust "
+            f"{said(row.robust, None, card.percent)}; {sum(not claim.kept for claim in row.claims):,} of "
+            f"{len(row.claims):,} claims trimmed."
+            for row in card.trims
+        ]
+        return tag("p", "What trimming did. ", " ".join(text))
+    liars = any(claim.liar for row in card.trims for claim in row.claims)
+    caption = (
+        "What trimming did. Each mark is the mean that one client claims: ● kept, × trimmed as one of the "
+        "largest or smallest. The dashed line is the plain mean of all claims, the solid line the robust one"
+    )
+    caption += "; a dashed ring marks a liar" if liars else ""
+    caption += ", ▲ the true mean." if any(row.true is not None for row in card.trims) else "."
+    return figure(partial(trims, card.trims, card.percent), caption)

@@ -1,0 +1,171 @@
+"""What simulated runs like a given one tell: what would have decided it, and what would have been cheaper.
+
+The runs have no budget and no limit on rounds. Their means are those of the simulation, or else the estimates
+of the run itself; then rewards are assumed to be 0/1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bestarm.errors import InputError
+from bestarm.problem.problem import Problem
+from bestarm.protocol.registry import METHODS, options_for
+from bestarm.records.answer import simulated
+from bestarm.records.card import Outlook
+from bestarm.records.estimates import claims_about
+from bestarm.records.record import Record
+from bestarm.simulate.adversary import Adversary
+from bestarm.simulate.identify import identify
+from bestarm.simulate.setup import Scenario
+from bestarm.study.forecast import FIRST, INSTEAD, SURE, Bench, endless
+from bestarm.study.plan_setup import plannable, scenario_for
+
+TRIALS = 200  # simulated runs behind each number
+BIAS_TRIALS = 20  # runs through the machines for the winner's curse
+MOST_WORK = 300  # rounds times arms of a run that is repeated through the machines
+EPSILON = 0.05  # the ε that is tried, as a share of the range of the rewards
+WORTH = 0.1  # a method is cheaper if it saves at least this share of the pulls
+LIMITS = ("budget", "max_rounds", "summaries")
+
+
+def outlook(record: Record, *, trials: int = TRIALS, seed: int = 0) -> Outlook:
+    """Simulate runs like this one, and say what would decide it and what would be cheaper.
+
+    Parameters
+    ----------
+    record : Record
+        A run that is over.
+    trials : int
+        The number of simulated runs behind each number.
+    seed : int
+        The seed of these runs.
+
+    Returns
+    -------
+    Outlook
+
+    Examples
+    --------
+    >>> import bestarm as ba
+    >>> record = ba.identify(ba.Problem.bernoulli([[.9, .2], [.5]]), budget=50, seed=1)
+    >>> found = outlook(record)
+    >>> record.verdict.status, 100 < found.enough < 1000
+    ('undecided', True)
+    """
+    problem = simulated(record)
+    guessed = problem is None
+    try:
+        problem = _guess(record) if problem is None else problem
+        return _outlook(record, problem, guessed, trials, seed)
+    except InputError as error:  # a method, a question or a network that a plan does not support
+        return Outlook(why_not=str(error).rstrip("."))
+
+
+def _guess(record: Record) -> Problem:
+    """The problem with the means that this run estimated, and 0/1 rewards."""
+    layout, _ = Problem.layout_from_dict(record.problem)
+    if layout.question.kind != "anywhere":
+        raise InputError("the means of the sites are not known")
+    rewards: dict[str, dict[str, float]] = {}
+    for j, group in enumerate(layout.groups):
+        for a, arm in enumerate(group.arms):
+            claims = claims_about(layout, record.summaries or {}, j, a)
+            if not claims:
+                raise InputError("the means of some options are not known")
+            mean = sum(claim.total for claim in claims) / sum(claim.pulls for claim in claims)
+            rewards.setdefault(group.name, {})[arm] = mean
+    return Problem.from_rewards(rewards, clients=max(len(group.clients) for group in layout.groups))
+
+
+def _outlook(record: Record, problem: Problem, guessed: bool, trials: int, seed: int) -> Outlook:
+    method, decided = record.method, record.verdict.status == "identified"
+    keys: dict[str, Any] = {k: v for k, v in record.options.items() if k not in LIMITS and v is not None}
+    keys["delta"] = record.delta
+    if guessed:
+        keys.pop("epsilon", None)
+    if METHODS[method].peers:
+        raise InputError("runs of peers are not forecast")
+    liars = () if guessed else tuple(Adversary(**found) for found in record.adversaries)
+    scenario = Scenario(problem, adversaries=liars)
+    bench = Bench(scenario_for(scenario, keys, [method]), trials, seed, 1, None)
+    if why := endless(bench, method):
+        return Outlook(trials=trials, guessed=guessed, why_not=why)
+    if not bench.quick(method, {}):
+        raise InputError("such runs can only be simulated one by one; bestarm plan does that")
+    found = bench.run(method, {}, FIRST)
+    named = found["status"] == "identified"
+    pulls = float(np.mean(found["pulls_total"][named])) if named.any() else np.inf
+    enough = int(np.quantile(found["pulls_total"], SURE, method="higher")) if named.mean() >= SURE else None
+    saved, epsilon = (None, None) if decided else _epsilon(bench, record, problem, pulls)
+    cheaper, less = _cheaper(bench, method, scenario, keys, pulls) if decided else ("", None)
+    return Outlook(
+        trials=trials,
+        guessed=guessed,
+        enough=enough,
+        saved=saved,
+        epsilon=epsilon,
+        cheaper=cheaper,
+        less=less,
+        bias=_bias(record, problem, keys, seed) if decided and not guessed else None,
+    )
+
+
+def _epsilon(
+    bench: Bench, record: Record, problem: Problem, pulls: float
+) -> tuple[float | None, float | None]:
+    """The share of the pulls that ε saves, and that ε."""
+    asked = problem.layout.question.kind != "anywhere"
+    if asked or not METHODS[record.method].epsilon or record.options.get("epsilon"):
+        return None, None
+    epsilon = EPSILON * (problem.scale.high - problem.scale.low)
+    try:
+        found = bench.run(record.method, {"epsilon": epsilon}, INSTEAD)
+    except InputError:
+        return None, None
+    saved = 1.0 - float(np.mean(found["pulls_total"])) / pulls
+    return (saved, epsilon) if saved >= WORTH else (None, None)
+
+
+def _cheaper(
+    first: Bench, method: str, scenario: Scenario, keys: Mapping[str, Any], pulls: float
+) -> tuple[str, float | None]:
+    """Another method that needs fewer pulls at the same δ, and the share that it saves."""
+    best, least = "", pulls
+    shared = {key: keys[key] for key in ("delta", "byzantine", "epsilon") if key in keys}
+    able, _ = plannable(scenario, shared)
+    for name in able:
+        if name == method or METHODS[name].peers:
+            continue
+        own = options_for(name, shared)
+        bench = Bench(scenario_for(scenario, own, [name]), first.trials, first.seed, 1, None)
+        if endless(bench, name) or not bench.quick(name, {}):
+            continue
+        found = bench.run(name, {}, FIRST)
+        mean = float(np.mean(found["pulls_total"]))
+        if (found["status"] == "identified").mean() >= SURE and mean < least:
+            best, least = name, mean
+    less = 1.0 - least / pulls
+    return (best, less) if less >= WORTH else ("", None)
+
+
+def _bias(record: Record, problem: Problem, keys: Mapping[str, Any], seed: int) -> float | None:
+    """How much too high the mean of the named option is on average, on the user's scale."""
+    layout, scale = problem.layout, problem.scale
+    work = record.rounds * sum(layout.arm_counts)
+    if work > MOST_WORK or layout.question.kind != "anywhere" or len(layout.clients) > len(layout.groups):
+        return None
+    names = {layout.arm(j, a): (j, a) for j, n in enumerate(layout.arm_counts) for a in range(n)}
+    errors = []
+    for k in range(BIAS_TRIALS):
+        again = identify(problem, record.method, seed=seed + k, **keys)
+        if again.verdict.arm is None:
+            continue
+        j, a = names[again.verdict.arm]
+        claims = claims_about(layout, again.summaries or {}, j, a)
+        mean = sum(claim.total for claim in claims) / sum(claim.pulls for claim in claims)
+        errors.append(scale.user(mean) - scale.user(problem.means[j][a] or 0.0))
+    return float(np.mean(errors)) if errors else None

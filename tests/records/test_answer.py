@@ -1,0 +1,143 @@
+"""The answer card: its headline matches the promise, and every option has one interval."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from benchmarks.coverage import ALPHA, DELTA, by_kernel
+
+import bestarm as ba
+from bestarm.protocol.summaries import Summary
+from bestarm.records.answer import answer_card
+from bestarm.records.card import KEPT
+from bestarm.records.estimates import estimates
+from bestarm.records.figures import decimals, lead_said, next_steps, option_said, said, span
+
+EASY = ba.Problem.bernoulli([[0.9, 0.2], [0.6, 0.1]])
+LIARS = ba.Problem.bernoulli([[0.9, 0.3], [0.6, 0.2]], clients=3)
+
+
+def test_the_card_names_the_best_its_lead_its_risk_its_cost_and_a_next_step():
+    record = ba.identify(EASY, seed=3, delta=0.1)
+    card = answer_card(record)
+    assert card.tone == "good"
+    assert card.best == "g1/a1"
+    assert [row.name for row in card.options][:2] == ["g1/a1", "g2/a1"]
+    assert len({row.name for row in card.options}) == len(card.options) == 4
+    assert all(row.interval[0] <= row.mean <= row.interval[1] for row in card.options)
+    assert card.lead.over == "g2/a1"
+    assert 0.0 <= card.lead.interval[0] <= card.lead.value <= card.lead.interval[1]
+    assert "0.1" in card.risk
+    assert f"{0.1 + card.alpha:g}" in card.risk
+    assert card.costs.pulls == record.pulls.total
+    assert card.right is True
+    assert next_steps(card, None)
+
+
+def test_a_run_with_too_many_liars_says_that_there_is_no_safe_answer_and_shows_no_interval():
+    adversaries = [ba.Adversary("g1", "bury", 1)]
+    record = ba.identify(LIARS, "fisher", seed=1, adversaries=adversaries, summaries=True)
+    card = answer_card(record)
+    assert card.headline.startswith("No safe answer: ")
+    assert card.tone == "bad"
+    assert card.alpha is None
+    assert all(row.interval is None for row in card.options)
+    assert any("Lied and not caught" in text or "Proven faulty" in text for text in card.alarms)
+    assert "Do not act" in next_steps(card, None)[0]
+
+
+def test_a_wrong_answer_of_a_simulation_is_never_green():
+    record = ba.identify(EASY, seed=3)
+    wrong = msgspec.structs.replace(record, verdict=msgspec.structs.replace(record.verdict, arm="g2/a1"))
+    card = answer_card(wrong)
+    assert (card.right, card.tone) == (False, "bad")
+    assert "The best option is g1/a1" in card.truth
+
+
+def test_an_undecided_run_is_amber_and_says_what_would_help():
+    record = ba.identify(EASY, seed=3, budget=80)
+    card = answer_card(record)
+    assert card.tone == "amber"
+    assert card.best is None
+    assert card.headline.startswith("Undecided")
+    assert next_steps(card, None, "What helps: more data.") == ["What helps: more data."]
+
+
+def test_without_summaries_the_numbers_stay_at_the_site():
+    card = answer_card(ba.identify(EASY, seed=3, summaries=False))
+    assert card.kept == KEPT
+    assert [row.name for row in card.options] == ["g1/a1"]
+    assert card.lead is None
+
+
+def test_where_the_true_means_are_unknown_nothing_is_called_a_simulation():
+    card = answer_card(ba.identify(EASY, seed=3).public())
+    assert card.right is None
+    assert card.truth == ""
+
+
+def test_trimmed_claims_move_the_plain_mean_and_not_the_robust_one():
+    adversaries = [ba.Adversary("g1", "bury", 1), ba.Adversary("g2", "promote", 1)]
+    record = ba.identify(LIARS, "fisher", seed=1, byzantine=1, adversaries=adversaries)
+    card = answer_card(record)
+    assert card.best == "g1/a1"
+    first = card.trims[0]
+    assert first.option == "g1/a1"
+    assert abs(first.robust - first.true) < abs(first.plain - first.true)
+    assert [claim.kept for claim in first.claims if claim.liar] == [False]
+    truth = {"g1/a1": 0.9, "g1/a2": 0.3, "g2/a1": 0.6, "g2/a2": 0.2}
+    assert all(row.interval[0] <= truth[row.name] <= row.interval[1] for row in card.options)
+
+
+@pytest.mark.parametrize("lie", [0.0, 1.0])
+def test_f_liars_cannot_push_an_interval_off_the_mean_that_the_others_have(lie):
+    """Whatever one of three clients claims, the ends stay between those of the honest clients."""
+    rng = np.random.default_rng(7)
+    honest = rng.binomial(400, 0.5, size=2).astype(float)
+    rows = {f"g1-{k + 1}": Summary((400,), (s,), (s,)) for k, s in enumerate(honest)}
+    rows["g1-3"] = Summary((400,), (400 * lie,), (400 * lie,))
+    layout = ba.Problem.bernoulli([[0.5]], clients=3).layout
+    (found,) = estimates(layout, rows, 0.05, liars=1)
+    assert found.interval[0] <= 0.5 <= found.interval[1]
+    assert min(honest) / 400 <= found.mean <= max(honest) / 400
+    assert found.plain != pytest.approx(found.mean)
+
+
+def test_a_missing_summary_leaves_a_mean_unknown_and_widens_a_robust_interval():
+    layout = ba.Problem.bernoulli([[0.5]], clients=4).layout
+    rows = {f"g1-{k}": Summary((400,), (190.0 + 5 * k,), (190.0 + 5 * k,)) for k in (1, 2, 3)}
+    assert estimates(layout, rows, 0.05)[0].mean is None
+    full = estimates(layout, {**rows, "g1-4": rows["g1-1"]}, 0.05, liars=1)[0].interval
+    part = estimates(layout, rows, 0.05, liars=1)[0].interval
+    assert part[0] <= full[0] <= full[1] <= part[1]
+
+
+def test_numbers_are_rounded_to_their_interval_and_shares_are_in_per_cent():
+    assert decimals((0.8123, 0.8777)) == 3
+    assert said(0.84617, (0.8123, 0.8777), percent=True) == "84.6 %"
+    assert span((12.0, 480.0), percent=False) == "12 to 480"
+    assert said(-0.0001, (-0.034, 0.034), percent=True) == "0.0 %"
+    card = answer_card(ba.identify(EASY, seed=3))
+    assert option_said(card.options[0], card.percent).count("%") == 2
+    assert " points over g2/a1 (" in lead_said(card.lead, card.percent)
+
+
+@pytest.mark.parametrize("method", ["bet", "fisher"])
+def test_few_stopped_runs_are_wrong_or_have_an_interval_that_misses(method):
+    """Null: the rate is at most δ + α = 0.15. More than 100 of 300 have probability below 1e-15 then."""
+    row = by_kernel("close", method, ba.Problem.bernoulli([[0.6, 0.5], [0.5]]), 300)
+    assert row["wrong or missed"] * 300 <= 100
+    assert row["decided"] > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["bet", "fisher"])
+def test_intervals_hold_at_the_stopping_time_all_together(method):
+    """Null: P(wrong, or any interval misses) ≤ δ + α = 0.15. Of 20,000 runs more than 3,250 have probability
+    below 1e-6 then (exact binomial: mean 3,000, sd 50.5). Power: a rate of 0.18 is found with probability
+    above 0.99."""
+    row = by_kernel("close", method, ba.Problem.bernoulli([[0.6, 0.5], [0.5]]), 20_000)
+    assert round(DELTA + ALPHA, 9) == 0.15
+    assert row["wrong or missed"] * 20_000 <= 3_250
+    assert row["bias"] > 0.0, "the winner's curse"

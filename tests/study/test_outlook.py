@@ -1,0 +1,48 @@
+"""What runs like a given one tell about the next step."""
+
+from __future__ import annotations
+
+import msgspec
+
+import bestarm as ba
+from bestarm.study.outlook import outlook
+
+PROBLEM = ba.Problem.bernoulli([[0.7, 0.3], [0.5]])
+
+
+def test_an_undecided_run_learns_how_many_pulls_decide_95_percent_of_such_runs():
+    record = ba.identify(PROBLEM, seed=1, budget=60)
+    found = outlook(record)
+    assert record.verdict.status == "undecided"
+    assert found.enough > record.pulls.total
+    fresh = ba.study(PROBLEM, trials=400, seed=9)
+    share = (fresh["pulls_total"] <= found.enough).mean()
+    assert 0.88 <= share <= 1.0
+    assert not found.guessed
+
+
+def test_without_true_means_the_estimates_of_the_run_stand_in_for_them():
+    found = outlook(ba.identify(PROBLEM, seed=1, budget=200).public())
+    assert found.guessed
+    assert found.enough or found.why_not
+
+
+def test_a_decided_run_learns_of_a_cheaper_method_and_of_the_winner_s_curse():
+    found = outlook(ba.identify(PROBLEM, "fed-sel", seed=1, delta=0.1))
+    assert found.cheaper in ("bet", "fisher")
+    assert found.less > 0.5
+    record = ba.identify(PROBLEM, seed=1, delta=0.1)
+    assert abs(outlook(record).bias) < 0.1
+
+
+def test_a_tie_is_named_instead_of_a_number_of_pulls():
+    tied = ba.Problem.bernoulli([[0.5, 0.2], [0.5]])
+    found = outlook(ba.identify(tied, seed=1, budget=100))
+    assert found.enough is None
+    assert "tied" in found.why_not or "never ends" in found.why_not
+
+
+def test_kept_summaries_leave_nothing_to_guess_from():
+    record = ba.identify(PROBLEM, seed=1, budget=200)
+    silent = msgspec.structs.replace(record.public(), summaries=None)
+    assert outlook(silent).why_not
