@@ -93,7 +93,8 @@ def run(
             err.print(text, soft_wrap=True)
             if stopped.rereading:
                 return code
-    record = msgspec.structs.replace(record, name=scenario.stem, date=f"{datetime.date.today():%Y-%m-%d}")
+    today = f"{datetime.date.today():%Y-%m-%d}"
+    record = msgspec.structs.replace(record, name=scenario.stem, date=today).sealed()
     wrote = []  # files are written before anything is printed
     if save is not None:
         record.save(save)

@@ -9,44 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
-import numpy as np
 
 from bestarm.errors import InputError
 from bestarm.problem.data import Data
-from bestarm.problem.layout import Layout
-from bestarm.problem.problem import Problem
-from bestarm.problem.question import Cells
 from bestarm.problem.truth import truth
-from bestarm.protocol.options import make, on_unit_scale
-from bestarm.protocol.registry import METHODS, method_for
-from bestarm.protocol.verdict import Answer
-from bestarm.records.card import (
-    KEPT,
-    AnswerCard,
-    CardCosts,
-    ClaimFacts,
-    Interval,
-    LeadFacts,
-    OptionFacts,
-    Tone,
-    TrimFacts,
-)
-from bestarm.records.describe import (
-    aim,
-    best_is_in,
-    dropped_groups,
-    mean_of,
-    nothing_promised,
-    still_in,
-    why_undecided,
-)
-from bestarm.records.estimates import ArmEstimate, estimates, weighted
+from bestarm.protocol.options import on_unit_scale
+from bestarm.records.card import KEPT, AnswerCard, CardCosts, Tone
+from bestarm.records.describe import aim, best_is_in, mean_of, still_in, why_undecided
 from bestarm.records.questions import Situation
 from bestarm.records.questions import headline as answers_in_words
 from bestarm.records.questions import promise as promises_in_words
+from bestarm.records.ranking import Ranking, place_of, simulated
 from bestarm.records.record import Record
 
-ALPHA = 0.05  # that an interval misses, where the method has no option for it
 MOST_NAMED = 8  # clients in one alarm
 
 
@@ -102,26 +77,16 @@ def _unreadable(record: Record, why: str) -> AnswerCard:
     )
 
 
-class _Reading:
-    """A record with its layout, scale and method, while its card is put together."""
-
-    def __init__(self, record: Record) -> None:
-        self.record, self.verdict = record, record.verdict
-        self.layout, self.scale = Problem.layout_from_dict(record.problem)
-        base = METHODS[record.method]
-        self.options = make(base.options, {**record.options, "delta": record.delta})
-        self.method = method_for(record.method, self.layout, self.options)
-        self.broken = nothing_promised(record).rstrip(".")
-        self.named = self.verdict.summary if self.verdict.status == "identified" else None
-        self.asked = self.layout.question.kind != "anywhere"
+class _Reading(Ranking):
+    """The words of the card, beside its numbers."""
 
     def card(self) -> AnswerCard:
         record, verdict = self.record, self.verdict
-        arms, alpha = self._arms()
-        options = self._options(arms)
+        arms, alpha = self.arms()
+        options = self.ranked(arms)
         right, said = self._truth()
-        lead = self._lead(options)
-        lifts = tuple(self._lifts(options))
+        lead = self.lead(options)
+        lifts = tuple(self.lifts(options))
         has_intervals = any(row.interval for row in options) or any(lift.interval for lift in lifts)
         return AnswerCard(
             tone=self._tone(right),
@@ -136,7 +101,7 @@ class _Reading:
             alarms=tuple(self._alarms()),
             right=right,
             truth=said,
-            trims=tuple(self._trims(arms)),
+            trims=tuple(self.trims(arms)),
             percent=self._percent(),
             mean=mean_of(record.problem),
             kept=KEPT if record.summaries is None else "",
@@ -147,155 +112,6 @@ class _Reading:
             name=record.name,
             date=record.date,
         )
-
-    # Numbers
-
-    def _arms(self) -> tuple[list[ArmEstimate], float | None]:
-        """The estimate of each arm of each group, and the probability that an interval misses."""
-        alpha = float(self.record.options.get("alpha") or ALPHA)
-        if not self.record.summaries:
-            return [], alpha if self.method.interval_promise(self.options) or self.asked else None
-        winner = None
-        settled = not self.options.epsilon and not dropped_groups(self.record.warnings)  # a* is fixed
-        if self.verdict.arm and not self.asked and settled:
-            winner = _place(self.layout, self.verdict.arm)
-        liars = 0 if self.asked else self.options.byzantine
-        found = estimates(
-            self.layout, self.record.summaries, alpha, winner=winner, liars=liars, pooled=self.method.pools
-        )
-        if self.broken or (self.asked and self.options.byzantine):
-            found = [msgspec.structs.replace(row, interval=None) for row in found]
-        stated = any(answer.interval for answer in self.verdict.answers)  # with a share of their own
-        return found, None if self.broken else 2 * alpha if stated else alpha
-
-    def _options(self, arms: list[ArmEstimate]) -> tuple[OptionFacts, ...]:
-        """All options, the best mean first."""
-        if self.layout.question.kind == "each":
-            return ()
-        if not arms:
-            return self._stated()
-        rows = list(self._by_option(arms) if self.asked else self._by_arm(arms))
-        sign = -1.0 if self.scale.goal == "max" else 1.0
-        return tuple(
-            sorted(rows, key=lambda row: (not row.best, np.inf if row.mean is None else sign * row.mean))
-        )
-
-    def _stated(self) -> tuple[OptionFacts, ...]:
-        """The named option alone, as the method states it, where no summaries are known."""
-        verdict = self.verdict
-        if verdict.arm is None or verdict.mean is None:
-            return ()
-        ends = None if self.broken or not self.method.claims_intervals(self.options) else verdict.interval
-        return (OptionFacts(name=verdict.arm, mean=verdict.mean, interval=ends, pulls=None, best=True),)
-
-    def _by_arm(self, arms: list[ArmEstimate]) -> Iterator[OptionFacts]:
-        for row in arms:
-            name = self.layout.arm(row.group, row.arm)
-            ends = row.interval and self.scale.user_interval(*row.interval)
-            mean = None if row.mean is None else self.scale.user(row.mean)
-            yield OptionFacts(
-                name=name, mean=mean, interval=ends, pulls=row.pulls, best=name == self.verdict.arm
-            )
-
-    def _by_option(self, arms: list[ArmEstimate]) -> Iterator[OptionFacts]:
-        """The value of each option over all sites: of the answers as the method states it."""
-        cells = Cells.of(self.layout)
-        known = {answer.option: answer for answer in self.verdict.answers if answer.site is None}
-        first = {j: self.layout.clients.index(g.clients[0]) for j, g in enumerate(self.layout.groups)}
-        sites = np.asarray(self.layout.question.weights or (1.0,) * len(self.layout.groups))
-        for k, option in enumerate(cells.options):
-            rows = [(float(sites[r.group]), r) for r in arms if cells.place[first[r.group]][r.arm] == k]
-            total = sum(w for w, _ in rows) or 1.0
-            pulls = sum(r.pulls for _, r in rows)
-            found = weighted([(w / total, r) for w, r in rows]) if rows else None
-            answer = known.get(option)
-            if answer is not None and answer.answer == "best" and answer.value is not None:
-                yield OptionFacts(
-                    name=option, mean=answer.value, interval=answer.interval, pulls=pulls, best=True
-                )
-                continue
-            best = answer is not None and answer.answer == "best"
-            mean = None if found is None else self.scale.user(found[0])
-            ends = None if found is None else self.scale.user_interval(*found[1])
-            yield OptionFacts(name=option, mean=mean, interval=ends, pulls=pulls, best=best)
-
-    def _lead(self, options: tuple[OptionFacts, ...]) -> LeadFacts | None:
-        """The lead of the first option over the next one; over all others at once, as its interval says."""
-        others = [row for row in options[1:] if row.mean is not None]
-        if not options or options[0].mean is None or not others or self.layout.question.control:
-            return None
-        first, rival, sign = options[0], others[0], -1.0 if self.scale.goal == "min" else 1.0
-        assert first.mean is not None
-        assert rival.mean is not None
-        ends = None
-        if first.interval and all(row.interval for row in others) and len(others) == len(options) - 1:
-            low, high = _signed(first.interval, sign)
-            rest = [_signed(row.interval, sign) for row in others if row.interval]
-            ends = (low - max(r[1] for r in rest), high - max(r[0] for r in rest))
-            if self.named and not self.broken:  # the answer is right, or this misses: δ counts for that
-                ends = (max(ends[0], -self.options.epsilon), ends[1])
-        value = sign * (first.mean - rival.mean)
-        value = value if ends is None else max(value, ends[0])
-        return LeadFacts(
-            option=first.name,
-            over=rival.name,
-            kind="runner-up",
-            value=value,
-            interval=ends,
-            relative=_relative(ends, value, rival),
-        )
-
-    def _lifts(self, options: tuple[OptionFacts, ...]) -> Iterator[LeadFacts]:
-        """The leads over a control, as the method states them."""
-        control = self.layout.question.control
-        sign = -1.0 if self.scale.goal == "min" else 1.0
-        rows = {row.name: row for row in options}
-        for answer in self.verdict.answers if control else ():
-            if answer.option is None or answer.value is None or answer.answer == "best":
-                continue
-            value, ends = sign * answer.value, None if self.broken else _ends_of(answer, sign)
-            rival = rows.get(str(control))
-            yield LeadFacts(
-                option=answer.option,
-                over=str(control),
-                kind="control",
-                value=value,
-                interval=ends,
-                relative=None if rival is None else _relative(ends, value, rival),
-            )
-
-    def _trims(self, arms: list[ArmEstimate]) -> Iterator[TrimFacts]:
-        """The named option, and the one that plain means would have named."""
-        known = [row for row in arms if row.mean is not None and row.plain is not None and row.claims]
-        if not self.options.byzantine or self.asked or not known:
-            return
-        robust = max(known, key=lambda row: row.mean or 0.0)
-        plain = max(known, key=lambda row: row.plain or 0.0)
-        named = [row for row in known if self.layout.arm(row.group, row.arm) == self.verdict.arm]
-        liars = {name for a in self.record.adversaries for name in a["clients"]}
-        known_problem = simulated(self.record)
-        means = None if known_problem is None else known_problem.means
-        for row in dict.fromkeys((*named, robust, plain)):
-            true = None if means is None else means[row.group][row.arm]
-            yield TrimFacts(
-                option=self.layout.arm(row.group, row.arm),
-                claims=tuple(
-                    ClaimFacts(
-                        client=c.client, mean=self.scale.user(c.mean), kept=c.kept, liar=c.client in liars
-                    )
-                    for c in row.claims
-                ),
-                plain=self.scale.user(row.plain or 0.0),
-                robust=self.scale.user(row.mean or 0.0),
-                true=None if true is None else self.scale.user(true),
-            )
-
-    def _percent(self) -> bool:
-        """Whether means are shares of successes."""
-        binary = all(group.binary for group in self.layout.groups)
-        return binary and (self.scale.low, self.scale.high) == (0.0, 1.0)
-
-    # Words
 
     def _headline(self) -> str:
         verdict = self.verdict
@@ -408,7 +224,7 @@ class _Reading:
         if self.verdict.arm is None:
             inside = "is" if name in still_in(self.record) else "is not"
             return None, f"Simulation: the best option is {name} (true mean {said}); it {inside} still in."
-        group, arm = _place(self.layout, self.verdict.arm)
+        group, arm = place_of(self.layout, self.verdict.arm)
         own = means[group][arm]
         epsilon = on_unit_scale(self.options, self.scale).epsilon
         right = own is not None and own >= best - epsilon
@@ -418,49 +234,9 @@ class _Reading:
         return False, f"Simulation: the answer is wrong. The best option is {name} (true mean {said})."
 
 
-def _signed(ends: Interval, sign: float) -> Interval:
-    return ends if sign > 0 else (-ends[1], -ends[0])
-
-
-def _ends_of(answer: Answer, sign: float) -> Interval | None:
-    return None if answer.interval is None else _signed(answer.interval, sign)
-
-
-def _relative(lead: Interval | None, value: float, rival: OptionFacts) -> tuple[float, Interval] | None:
-    """The lead in per cent of the rival's mean, and its interval; None if that mean may be 0 or less."""
-    if lead is None or rival.mean is None or rival.interval is None or rival.interval[0] <= 0:
-        return None
-    small, large = rival.interval
-    low = lead[0] / (large if lead[0] >= 0 else small)
-    high = lead[1] / (small if lead[1] >= 0 else large)
-    return 100 * value / rival.mean, (100 * low, 100 * high)
-
-
-def _place(layout: Layout, name: str) -> tuple[int, int]:
-    """The group and the arm with this full name."""
-    for j, group in enumerate(layout.groups):
-        if name.startswith(f"{group.name}/") and name[len(group.name) + 1 :] in group.arms:
-            return j, group.arms.index(name[len(group.name) + 1 :])
-    raise InputError(f'there is no arm "{name}"')
-
-
 def _few(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"{', '.join(names[:MOST_NAMED])}{more}"
-
-
-def simulated(record: Record) -> Problem | None:
-    """The problem of a simulation, whose true means are known; None for recorded rewards."""
-    data = Data.from_dict(record.problem)
-    if data is not None and not data.resample:
-        return None
-    try:
-        problem = Problem.from_dict(record.problem)
-    except (InputError, KeyError):
-        return None
-    models = [model for row in problem.rewards for model in row]
-    recorded = any(model.limit is not None or model.mean is None for model in models)
-    return None if recorded else problem
 
 
 def _costs(record: Record) -> CardCosts:

@@ -73,7 +73,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     arms. They change nothing in the verdict. It is null if they stay at the sites; those in
     `refused_summaries` do not count.
 
-    `name` and `date` are labels for readers; the digest does not cover them.
+    `name` and `date` are labels for readers: the scenario's file, and the day.
 
     `simulation` comes first, if rewards were drawn from a file with replacement: how many draws were made,
     and from how many rows.
@@ -263,8 +263,8 @@ def digest(plain: Mapping[str, Any]) -> str:
     rest = {
         k: v
         for k, v in plain.items()
-        if k not in ("digest", "name", "date")
-        and (v or k not in ("evidence", "simulation", "refused_summaries"))
+        if k != "digest"
+        and (v or k not in ("evidence", "simulation", "refused_summaries", "name", "date"))
         and (v is not None or k not in ("time", "summaries"))
     }
     rest["verdict"] = _without_answers(plain["verdict"])

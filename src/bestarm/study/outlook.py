@@ -14,9 +14,9 @@ import numpy as np
 from bestarm.errors import InputError
 from bestarm.problem.problem import Problem
 from bestarm.protocol.registry import METHODS, options_for
-from bestarm.records.answer import simulated
 from bestarm.records.card import Outlook
 from bestarm.records.estimates import claims_about
+from bestarm.records.ranking import simulated
 from bestarm.records.record import Record
 from bestarm.simulate.adversary import Adversary
 from bestarm.simulate.identify import identify

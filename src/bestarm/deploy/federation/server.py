@@ -216,8 +216,11 @@ class Server:
                     if len(wanted - book.accepted.keys()) < missing:
                         limit.reschedule(asyncio.get_running_loop().time() + seconds)
         if book.accepted or book.refused:
-            record = await asyncio.to_thread(self.desk.record)
-            record.save(self.folder / RECORD)
+            await self._save()
+
+    async def _save(self) -> None:
+        record = await asyncio.to_thread(self.desk.record)  # it replays the journal
+        record.save(self.folder / RECORD)
 
     async def _collect(self) -> None:
         """Pass what clients send after the verdict to the desk."""
@@ -281,8 +284,7 @@ class Server:
                 raise Unreachable(f"{self.url}: {self.nc.last_error or 'the connection was closed'}")
             self._patience()
             self.publisher.outgoing.set()
-        record = await asyncio.to_thread(self.desk.record)  # it replays the journal
-        record.save(self.folder / RECORD)
+        await self._save()
         while self.publisher.pending:
             self.publisher.outgoing.set()
             await asyncio.sleep(0.02)
