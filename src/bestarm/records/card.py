@@ -81,6 +81,8 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
         The option that the run named.
     options : tuple of OptionFacts
         All options, the best mean first; empty if nothing is known about them.
+    sites : tuple of OptionFacts
+        The best option of each site, where that was asked; a name is `site/option`.
     lead : LeadFacts or None
         The lead over the runner-up.
     lifts : tuple of LeadFacts
@@ -109,6 +111,7 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
     headline: str
     best: str | None
     options: tuple[OptionFacts, ...]
+    sites: tuple[OptionFacts, ...]
     lead: LeadFacts | None
     lifts: tuple[LeadFacts, ...]
     risk: str

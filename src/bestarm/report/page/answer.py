@@ -35,7 +35,7 @@ def answer(facts: RunFacts, card: AnswerCard) -> Html:
     if facts.checks:
         text = "This run's own record is inconsistent: see “Who can be trusted”."
         first.append(tag("p", text, class_="bad"))
-    rows = [*_best(card), *_lead(card), _risk(facts, card), _cost(card)]
+    rows = [*_best(card), *_sites(card), *_lead(card), _risk(facts, card), _cost(card)]
     return join(
         tag(
             "div",
@@ -72,6 +72,16 @@ def _best(card: AnswerCard) -> list[Html]:
     if best is not None and best.mean is not None:
         text = f"Its {clean(card.mean)} is about {option_said(best, card.percent)}."
     return [_row(title, name(card.best or (best.name if best else ""), 80), text)]
+
+
+def _sites(card: AnswerCard) -> list[Html]:
+    """The best option of each site."""
+    found = []
+    for row in card.sites[:MOST_CLAIMS]:
+        site, _, option = row.name.partition("/")
+        about = f"Its {clean(card.mean)} is about {option_said(row, card.percent)}."
+        found.append(_row(f"Best at {clean(site, 60)}", name(option, 80), about))
+    return found
 
 
 def _lead(card: AnswerCard) -> list[Html]:
