@@ -58,6 +58,7 @@ def _unreadable(record: Record, why: str) -> AnswerCard:
         tone="bad",
         headline=f"No safe answer: this record can't be read as a run ({why}).{named}",
         best=record.verdict.arm,
+        answers=(),
         options=(),
         sites=(),
         lead=None,
@@ -94,6 +95,7 @@ class _Reading(Ranking):
             tone=self._tone(right),
             headline=self._headline(),
             best=verdict.arm if verdict.status == "identified" else None,
+            answers=tuple(self._answers()),
             options=options,
             sites=tuple(self.by_site()),
             lead=lead,
@@ -127,13 +129,17 @@ class _Reading(Ranking):
             why = why_undecided(self.record)
             return f"Undecided: {why}." if best_is_in(self.record) else f"No safe answer: {why}."
         if self.asked:
-            plain = [msgspec.structs.replace(a, value=None, interval=None) for a in verdict.answers]
-            shown = msgspec.structs.replace(verdict, answers=tuple(plain))
-            return " ".join(answers_in_words(msgspec.structs.replace(self._situation(), verdict=shown)))
+            return " ".join(self._answers())
         epsilon = self.record.options.get("epsilon") or 0.0
         close = f", or at most {epsilon:g} worse than the best" if epsilon else ""
         best = aim(self.record.problem)
         return f"{verdict.arm} is the best arm{close}{f': {best}' if best else ''}."
+
+    def _answers(self) -> Iterator[str]:
+        """The answers as sentences without numbers, which the card shows itself."""
+        plain = [msgspec.structs.replace(a, value=None, interval=None) for a in self.verdict.answers]
+        shown = msgspec.structs.replace(self.verdict, answers=tuple(plain))
+        return answers_in_words(msgspec.structs.replace(Situation.of(self.record), verdict=shown))
 
     def _situation(self) -> Situation:
         """What words about the answers depend on, without numbers, which the card shows itself."""

@@ -79,6 +79,8 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
         One sentence that matches the promise.
     best : str or None
         The option that the run named.
+    answers : tuple of str
+        The answers to a question about several sites, one sentence each, without numbers.
     options : tuple of OptionFacts
         All options, the best mean first; empty if nothing is known about them.
     sites : tuple of OptionFacts
@@ -110,6 +112,7 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
     tone: Tone
     headline: str
     best: str | None
+    answers: tuple[str, ...]
     options: tuple[OptionFacts, ...]
     sites: tuple[OptionFacts, ...]
     lead: LeadFacts | None

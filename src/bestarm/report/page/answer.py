@@ -44,7 +44,7 @@ def answer(facts: RunFacts, card: AnswerCard) -> Html:
             tag("h1", clean(card.headline, LONG), id="verdict"),
             _truth(card),
             tag("dl", *rows, class_="answers"),
-            *_open(facts),
+            *_open(facts, card),
             _next(facts, card),
             class_=f"verdict card {KINDS[card.tone]}".rstrip(),
         ),
@@ -114,13 +114,13 @@ def _cost(card: AnswerCard) -> Html:
     return _row("Cost", f"{main}s" if rest else main, rest)
 
 
-def _open(facts: RunFacts) -> list[Html]:
+def _open(facts: RunFacts, card: AnswerCard) -> list[Html]:
     """What is left of a run that named nothing."""
     verdict, found = facts.verdict, facts.undecided
     if verdict is None or verdict.status == "identified":
         return []
-    if facts.answers:
-        return [tag("p", clean(text, LONG)) for text in facts.answers]
+    if card.answers:
+        return [tag("p", clean(text, LONG)) for text in card.answers]
     lines = [tag("p", f"Best would be {clean(facts.aim)}.")] if facts.aim else []
     left = found.left if found else verdict.candidates
     known = ", as far as the server knows" if facts.private is False else ""
