@@ -59,8 +59,14 @@ def _truth(card: AnswerCard) -> Html | None:
 
 
 def _row(title: str, main: object, *more: object) -> Html:
-    notes = [tag("p", one, class_="note") for one in more if one]
+    notes = [tag("p", _together(one), class_="note") for one in more if one]
     return tag("div", tag("dt", title), tag("dd", tag("p", main, class_="main"), *notes))
+
+
+def _together(text: object) -> object:
+    """A text whose numbers stay on one line with their unit."""
+    plain = isinstance(text, str) and not isinstance(text, Html)
+    return str(text).replace(" %", "\u00a0%") if plain else text
 
 
 def _best(card: AnswerCard) -> list[Html]:
@@ -135,7 +141,9 @@ def _next(facts: RunFacts, card: AnswerCard) -> Html:
     helps = facts.undecided.helps if facts.undecided else ""
     steps = [tag("li", clean(text, LONG)) for text in next_steps(card, facts.outlook, helps)]
     replay = " --replay" if facts.seed is not None else ""
-    check = tag("code", f"bestarm verify {shlex.quote(facts.file)}{replay}")
+    command = f"bestarm verify {shlex.quote(facts.file)}{replay}"
+    words = [[" " if k else None, tag("span", word)] for k, word in enumerate(command.split(" "))]
+    check = tag("code", *words)  # a line may end between words, not after a hyphen
     return tag("div", tag("h2", "Next step"), tag("ul", *steps, tag("li", check)), class_="next")
 
 
