@@ -16,6 +16,7 @@ from bestarm.problem.truth import truth
 from bestarm.protocol.options import on_unit_scale
 from bestarm.records.card import KEPT, AnswerCard, CardCosts, Tone
 from bestarm.records.describe import aim, best_is_in, mean_of, still_in, why_undecided
+from bestarm.records.figures import said
 from bestarm.records.questions import Situation
 from bestarm.records.questions import headline as answers_in_words
 from bestarm.records.questions import promise as promises_in_words
@@ -57,7 +58,9 @@ def _unreadable(record: Record, why: str) -> AnswerCard:
         tone="bad",
         headline=f"No safe answer: this record can't be read as a run ({why}).{named}",
         best=record.verdict.arm,
+        answers=(),
         options=(),
+        sites=(),
         lead=None,
         lifts=(),
         risk="Nothing is promised: the record can't be read as a run.",
@@ -84,7 +87,7 @@ class _Reading(Ranking):
         record, verdict = self.record, self.verdict
         arms, alpha = self.arms()
         options = self.ranked(arms)
-        right, said = self._truth()
+        right, told = self._truth()
         lead = self.lead(options)
         lifts = tuple(self.lifts(options))
         has_intervals = any(row.interval for row in options) or any(lift.interval for lift in lifts)
@@ -92,7 +95,9 @@ class _Reading(Ranking):
             tone=self._tone(right),
             headline=self._headline(),
             best=verdict.arm if verdict.status == "identified" else None,
+            answers=tuple(self._answers()),
             options=options,
+            sites=tuple(self.by_site()),
             lead=lead,
             lifts=lifts,
             risk=self._risk(alpha if has_intervals else None),
@@ -100,7 +105,7 @@ class _Reading(Ranking):
             alpha=alpha if has_intervals else None,
             alarms=tuple(self._alarms()),
             right=right,
-            truth=said,
+            truth=told,
             trims=tuple(self.trims(arms)),
             percent=self._percent(),
             mean=mean_of(record.problem),
@@ -124,15 +129,23 @@ class _Reading(Ranking):
             why = why_undecided(self.record)
             return f"Undecided: {why}." if best_is_in(self.record) else f"No safe answer: {why}."
         if self.asked:
-            return " ".join(answers_in_words(self._situation()))
+            return " ".join(self._answers())
         epsilon = self.record.options.get("epsilon") or 0.0
         close = f", or at most {epsilon:g} worse than the best" if epsilon else ""
         best = aim(self.record.problem)
         return f"{verdict.arm} is the best arm{close}{f': {best}' if best else ''}."
 
+    def _answers(self) -> Iterator[str]:
+        """The answers as sentences without numbers, which the card shows itself."""
+        plain = [msgspec.structs.replace(a, value=None, interval=None) for a in self.verdict.answers]
+        shown = msgspec.structs.replace(self.verdict, answers=tuple(plain))
+        return answers_in_words(msgspec.structs.replace(Situation.of(self.record), verdict=shown))
+
     def _situation(self) -> Situation:
         """What words about the answers depend on, without numbers, which the card shows itself."""
         found = Situation.of(self.record)
+        if found.question.kind == "each":
+            return found
         answers = [msgspec.structs.replace(a, value=None, interval=None) for a in found.verdict.answers]
         verdict = msgspec.structs.replace(found.verdict, answers=tuple(answers))
         return msgspec.structs.replace(found, verdict=verdict, alpha=0.0)
@@ -220,18 +233,19 @@ class _Reading(Ranking):
         means = problem.means
         best = max(mean for row in means for mean in row if mean is not None)
         j, a = next((j, a) for j, row in enumerate(means) for a, mean in enumerate(row) if mean == best)
-        name, said = self.layout.arm(j, a), f"{self.scale.user(best):.4g}"
+        percent = self._percent()
+        name, mean = self.layout.arm(j, a), said(self.scale.user(best), None, percent)
         if self.verdict.arm is None:
             inside = "is" if name in still_in(self.record) else "is not"
-            return None, f"Simulation: the best option is {name} (true mean {said}); it {inside} still in."
+            return None, f"Simulation: the best option is {name} (true mean {mean}); it {inside} still in."
         group, arm = place_of(self.layout, self.verdict.arm)
         own = means[group][arm]
         epsilon = on_unit_scale(self.options, self.scale).epsilon
         right = own is not None and own >= best - epsilon
         if right:
             true = self.scale.user(own if own is not None else best)
-            return True, f"Simulation: the answer is right (true mean {true:.4g})."
-        return False, f"Simulation: the answer is wrong. The best option is {name} (true mean {said})."
+            return True, f"Simulation: the answer is right (true mean {said(true, None, percent)})."
+        return False, f"Simulation: the answer is wrong. The best option is {name} (true mean {mean})."
 
 
 def _few(names: Sequence[str]) -> str:

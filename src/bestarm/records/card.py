@@ -79,8 +79,12 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
         One sentence that matches the promise.
     best : str or None
         The option that the run named.
+    answers : tuple of str
+        The answers to a question about several sites, one sentence each, without numbers.
     options : tuple of OptionFacts
         All options, the best mean first; empty if nothing is known about them.
+    sites : tuple of OptionFacts
+        The best option of each site, where that was asked; a name is `site/option`.
     lead : LeadFacts or None
         The lead over the runner-up.
     lifts : tuple of LeadFacts
@@ -108,7 +112,9 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
     tone: Tone
     headline: str
     best: str | None
+    answers: tuple[str, ...]
     options: tuple[OptionFacts, ...]
+    sites: tuple[OptionFacts, ...]
     lead: LeadFacts | None
     lifts: tuple[LeadFacts, ...]
     risk: str

@@ -122,7 +122,7 @@ def next_steps(card: AnswerCard, outlook: Outlook | None, helps: str = "") -> li
     found: list[str] = []
     if card.tone == "bad" and card.risk.startswith("Nothing is promised"):
         found.append("Do not act on this answer: remove the cause above, or raise byzantine, and run again.")
-    elif card.best is None and not card.lifts and card.tone == "amber":
+    elif card.tone == "amber":
         found += _undecided(outlook, helps)
     else:
         found.append("Verify the record, then publish it with its report.")

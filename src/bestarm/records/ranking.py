@@ -77,6 +77,14 @@ class Ranking:
         ends = None if self.broken or not self.method.claims_intervals(self.options) else verdict.interval
         return (OptionFacts(name=verdict.arm, mean=verdict.mean, interval=ends, pulls=None, best=True),)
 
+    def by_site(self) -> Iterator[OptionFacts]:
+        """The best option of each site, as the method states it."""
+        for answer in self.verdict.answers:
+            if answer.site is not None and answer.answer == "best":
+                ends = None if self.broken else answer.interval
+                name = f"{answer.site}/{answer.option}"
+                yield OptionFacts(name=name, mean=answer.value, interval=ends, pulls=None, best=True)
+
     def _by_arm(self, arms: list[ArmEstimate]) -> Iterator[OptionFacts]:
         for row in arms:
             name = self.layout.arm(row.group, row.arm)
@@ -131,7 +139,7 @@ class Ranking:
             kind="runner-up",
             value=value,
             interval=ends,
-            relative=_relative(ends, value, rival),
+            relative=_relative(ends, value, rival) if self.named else None,
         )
 
     def lifts(self, options: tuple[OptionFacts, ...]) -> Iterator[LeadFacts]:

@@ -27,7 +27,7 @@ from bestarm.study.plan_setup import plannable, scenario_for
 TRIALS = 200  # simulated runs behind each number
 BIAS_TRIALS = 20  # runs through the machines for the winner's curse
 MOST_WORK = 300  # rounds times arms of a run that is repeated through the machines
-EPSILON = 0.05  # the ε that is tried, as a share of the range of the rewards
+LARGEST, SMALLEST = 0.05, 0.001  # the ε that are tried, as shares of the range of the rewards
 WORTH = 0.1  # a method is cheaper if it saves at least this share of the pulls
 LIMITS = ("budget", "max_rounds", "summaries")
 
@@ -121,13 +121,26 @@ def _epsilon(
     asked = problem.layout.question.kind != "anywhere"
     if asked or not METHODS[record.method].epsilon or record.options.get("epsilon"):
         return None, None
-    epsilon = EPSILON * (problem.scale.high - problem.scale.low)
+    epsilon = _about_the_lead(problem)
     try:
         found = bench.run(record.method, {"epsilon": epsilon}, INSTEAD)
     except InputError:
         return None, None
     saved = 1.0 - float(np.mean(found["pulls_total"])) / pulls
     return (saved, epsilon) if saved >= WORTH else (None, None)
+
+
+def _about_the_lead(problem: Problem) -> float:
+    """An ε as large as the lead of the best option, rounded to one digit, in units of the rewards.
+
+    >>> import bestarm as ba
+    >>> _about_the_lead(ba.Problem.bernoulli([[0.083, 0.071], [0.02]]))
+    0.01
+    """
+    means = sorted(mean for row in problem.means for mean in row if mean is not None)
+    lead = means[-1] - means[-2] if len(means) > 1 else LARGEST
+    share = min(max(lead, SMALLEST), LARGEST)
+    return float(f"{share * (problem.scale.high - problem.scale.low):.1g}")
 
 
 def _cheaper(

@@ -37,6 +37,8 @@ def show_lead(card: AnswerCard) -> None:
     best = next((row for row in card.options if row.best), None)
     if best is not None and best.mean is not None:
         say_long(f"Its mean is about {option_said(best, card.percent)}.")
+    for row in card.sites:
+        say_long(f"{row.name}: about {option_said(row, card.percent)}.")
     if card.lead is not None:
         first = "Ahead by" if best is not None else f"{card.lead.option} leads by"
         say_long(f"{first} {_lead(card, 0)}.")

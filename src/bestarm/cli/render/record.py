@@ -27,7 +27,7 @@ from bestarm.protocol.options import make
 from bestarm.protocol.registry import METHODS
 from bestarm.protocol.verdict import Verdict
 from bestarm.records.answer import answer_card
-from bestarm.records.card import Outlook
+from bestarm.records.card import AnswerCard, Outlook
 from bestarm.records.describe import (
     aim,
     coins_said,
@@ -40,7 +40,7 @@ from bestarm.records.describe import (
     what_helps,
 )
 from bestarm.records.figures import next_steps
-from bestarm.records.questions import Situation, headline, option_table
+from bestarm.records.questions import option_table
 from bestarm.records.record import Record
 from bestarm.records.views import trace_of
 from bestarm.util.text import counted
@@ -64,7 +64,7 @@ def show(record: Record, drawn: bool = False, file: str | None = None) -> None:
     show_lead(card)
     show_risk(card)
     if record.verdict.status == "undecided":
-        _show_undecided(record)
+        _show_undecided(record, card)
     show_data(Data.from_dict(record.problem))
     if hidden := privacy_said(record.problem):
         say_long(hidden, "dim")
@@ -103,11 +103,11 @@ def _commands(record: Record, file: str | None) -> list[str]:
     return [f"bestarm verify {shlex.quote(file)}{replay}", f"bestarm report {shlex.quote(file)}"]
 
 
-def _show_undecided(record: Record) -> None:
+def _show_undecided(record: Record, card: AnswerCard) -> None:
     verdict, best = record.verdict, aim(record.problem)
-    if record.verdict.answers:
-        for text in headline(Situation.of(record)):
-            say_long(text, "yellow")
+    for text in card.answers:
+        say_long(text, "yellow")
+    if card.answers:
         return
     if best:
         say_long(f"Best means {best}.")

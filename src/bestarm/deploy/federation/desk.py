@@ -25,6 +25,7 @@ from bestarm.deploy.federation.accounts import longest_message
 from bestarm.deploy.federation.alarms import ALARM, Alarms
 from bestarm.deploy.federation.floods import ALLOW, BLOCK, CutOffs
 from bestarm.deploy.federation.key_changes import changes
+from bestarm.deploy.federation.last_words import SUMMARY, Summaries, is_summary
 from bestarm.deploy.federation.marks import append_mark, trusted_events, valid_mark
 from bestarm.deploy.federation.setup import Setup
 from bestarm.deploy.federation.shared_recordings import SharedRecordings
@@ -37,7 +38,7 @@ from bestarm.protocol.events import Action, Drop, PatienceOver, Received, Send, 
 from bestarm.protocol.events import Event as MachineEvent
 from bestarm.protocol.machine import ServerMachine
 from bestarm.protocol.rounds import SERVER
-from bestarm.protocol.summaries import SummaryBook, longest_summary
+from bestarm.protocol.summaries import SummaryBook
 from bestarm.records.build import conclude_server
 from bestarm.records.record import Record
 from bestarm.util.journal import Event, Journal
@@ -46,7 +47,6 @@ from bestarm.util.text import shorten, visible
 KIND = "federation-server"
 
 UP, DOWN, HAVE, NOTE, KEY = "up", "down", "have", "note", "key"  # the topics of envelopes
-SUMMARY = "summary"  # another one: the only topic that counts after the verdict
 
 NOTES, NOTE_BYTES = 16, 300  # how many a client may send to the operator, and their length
 
@@ -113,7 +113,7 @@ class Desk:
         self.changes: list[str] = []  # changes of keys, and of who may connect
         self.cut_offs = CutOffs(self.setup.layout, self.changes)
         self.failures: list[str] = []
-        self._summaries: SummaryBook | None = None
+        self._summaries = Summaries(self.setup, self.machine)
         self._act(self.machine.handle(Start()))
         trusted = trusted_events(journal, self.setup.run, [key.public for key in keys])
         self._trusted = len(journal) if checked else trusted
@@ -173,7 +173,7 @@ class Desk:
         """Take messages from anyone, and return which were accepted: these are on disk and were handled."""
         accepted, done = [], self.done
         for data in batch:  # one after the other, as in a replay
-            envelope = None if done and not _is_summary(data) else self._offer(data)
+            envelope = None if done and not is_summary(data) else self._offer(data)
             accepted.append(envelope is not None)
             if envelope is not None:
                 self.outbox.append(envelope.topic, envelope.encode())
@@ -211,22 +211,13 @@ class Desk:
         if envelope.topic == NOTE:
             return "note" if envelope.sequence >= NOTES or len(envelope.content) > NOTE_BYTES else ""
         if envelope.topic == SUMMARY:
-            return "" if self.summaries is not None and self._fits(envelope) else "summary"
+            return "" if self._summaries.expects(envelope) else "summary"
         return "" if envelope.topic == ALARM else "kind"
-
-    def _fits(self, envelope: Envelope) -> bool:
-        """Whether this can be the one summary of a client, as far as its number and its length show."""
-        group = self.setup.layout.group_of.get(envelope.source)
-        arms = 0 if group is None else self.setup.layout.arm_counts[group]
-        return envelope.sequence == 0 and len(envelope.content) <= longest_summary(arms)
 
     @property
     def summaries(self) -> SummaryBook | None:
         """What clients sent after the verdict; None before it, or if they keep it at the site."""
-        if self._summaries is None and self.done and self.setup.options.summaries:
-            refuses = {row["client"] for row in self.machine.faulty} | self.machine.gone
-            self._summaries = SummaryBook(self.setup.layout, self.setup.room.coins, refuses)
-        return self._summaries
+        return self._summaries.book
 
     def _box(self, topic: str) -> Slots | Alarms:
         """What accepts or refuses the messages of a topic."""
@@ -242,8 +233,7 @@ class Desk:
             return  # a different message came first; the evidence is kept
         source = envelope.source
         if envelope.topic == SUMMARY:
-            if self.summaries is not None:
-                self.summaries.take(source, envelope.content)
+            self._summaries.take(envelope)
             return
         if envelope.topic in (NOTE, ALARM):
             text = envelope.content.decode(errors="replace")
@@ -422,11 +412,3 @@ class Desk:
         return conclude_server(
             self.setup, self.machine, warnings=self.warnings, evidence=evidence, summaries=self.summaries
         )
-
-
-def _is_summary(data: bytes) -> bool:
-    """Whether this claims to be a client's summary."""
-    try:
-        return Envelope.decode(data).topic == SUMMARY
-    except Malformed:
-        return False

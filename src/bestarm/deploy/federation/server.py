@@ -23,6 +23,7 @@ from bestarm.deploy.federation.files import JOURNAL, RECORD, ROSTER, SETUP, Fede
 from bestarm.deploy.federation.health import Health, Patience, Restarts
 from bestarm.deploy.federation.key_changes import log_changes
 from bestarm.deploy.federation.keys import CA, Nkey, demand_replicas, demand_url
+from bestarm.deploy.federation.last_words import collect, wait_for_summaries
 from bestarm.deploy.federation.publishing import Publisher
 from bestarm.deploy.federation.reception import Reception
 from bestarm.deploy.federation.renewal import prepare, server_keys, succeed
@@ -45,8 +46,6 @@ ADVICE = (
 )
 
 CLOSE_SECONDS = 2.0  # time limit for closing the connection
-
-SUMMARY_SECONDS = 5.0  # after the verdict, how long the server waits for the next summary at most
 
 log = logging.getLogger("bestarm.federation")
 
@@ -196,45 +195,18 @@ class Server:
     async def _work(self) -> None:
         await self._connect()
         await self._serve()
-        await together(self._end(), beside=[self._collect()])
+        late = collect(self.desk, self.feed, self.nc, self.streams, self.attendance)
+        await together(self._end(), beside=[late])
 
     async def _end(self) -> None:
-        """Wait until clients have the verdict and have sent their summaries, and save the record with these.
-
-        A client that sends none delays the end by a few seconds at most.
-        """
+        """Wait until clients have the verdict and have sent their summaries; save the record with these."""
         await self.farewell.run(self.linger)
-        book = self.desk.summaries
-        if book is None:
-            return
-        wanted = {c for c in self.desk.next if c not in self.farewell.unheard and c not in book.refuses}
-        with contextlib.suppress(TimeoutError):
-            seconds = min(max(1.0, self.linger), SUMMARY_SECONDS)
-            async with asyncio.timeout(seconds) as limit:
-                while missing := len(wanted - book.accepted.keys()):
-                    await asyncio.sleep(0.05)
-                    if len(wanted - book.accepted.keys()) < missing:
-                        limit.reschedule(asyncio.get_running_loop().time() + seconds)
-        if book.accepted or book.refused:
+        if await wait_for_summaries(self.desk, self.farewell.unheard, self.linger):
             await self._save()
 
     async def _save(self) -> None:
         record = await asyncio.to_thread(self.desk.record)  # it replays the journal
         record.save(self.folder / RECORD)
-
-    async def _collect(self) -> None:
-        """Pass what clients send after the verdict to the desk."""
-        from bestarm.deploy.federation import wire
-
-        while self.desk.summaries is not None:
-            messages = await self.feed.next(0.1)
-            if messages:
-                new = [m for m in messages if m.subject not in self.streams.probes]
-                self.attendance.count([m.subject for m in new], self.desk.take([m.data for m in new]))
-                await wire.acknowledge(messages)
-            if self.nc.is_closed:
-                return
-            await asyncio.sleep(0)
 
     async def _connect(self) -> None:
         from bestarm.deploy.federation import wire

@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from typing import Self
 
 from bestarm.deploy.envelope import Envelope
-from bestarm.deploy.federation.desk import DOWN, HAVE, KEY, NOTE, NOTE_BYTES, NOTES, SUMMARY, UP
+from bestarm.deploy.federation.desk import DOWN, HAVE, KEY, NOTE, NOTE_BYTES, NOTES, UP
 from bestarm.deploy.federation.files import JOURNAL, Place
+from bestarm.deploy.federation.last_words import SUMMARY
 from bestarm.deploy.inbox import Inbox
 from bestarm.deploy.outbox import Outbox
 from bestarm.deploy.pull_ledger import Pulls

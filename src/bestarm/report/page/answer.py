@@ -35,7 +35,7 @@ def answer(facts: RunFacts, card: AnswerCard) -> Html:
     if facts.checks:
         text = "This run's own record is inconsistent: see “Who can be trusted”."
         first.append(tag("p", text, class_="bad"))
-    rows = [*_best(card), *_lead(card), _risk(facts, card), _cost(card)]
+    rows = [*_best(card), *_sites(card), *_lead(card), _risk(facts, card), _cost(card)]
     return join(
         tag(
             "div",
@@ -44,7 +44,7 @@ def answer(facts: RunFacts, card: AnswerCard) -> Html:
             tag("h1", clean(card.headline, LONG), id="verdict"),
             _truth(card),
             tag("dl", *rows, class_="answers"),
-            *_open(facts),
+            *_open(facts, card),
             _next(facts, card),
             class_=f"verdict card {KINDS[card.tone]}".rstrip(),
         ),
@@ -59,8 +59,14 @@ def _truth(card: AnswerCard) -> Html | None:
 
 
 def _row(title: str, main: object, *more: object) -> Html:
-    notes = [tag("p", one, class_="note") for one in more if one]
+    notes = [tag("p", _together(one), class_="note") for one in more if one]
     return tag("div", tag("dt", title), tag("dd", tag("p", main, class_="main"), *notes))
+
+
+def _together(text: object) -> object:
+    """A text whose numbers stay on one line with their unit."""
+    plain = isinstance(text, str) and not isinstance(text, Html)
+    return str(text).replace(" %", "\u00a0%") if plain else text
 
 
 def _best(card: AnswerCard) -> list[Html]:
@@ -72,6 +78,16 @@ def _best(card: AnswerCard) -> list[Html]:
     if best is not None and best.mean is not None:
         text = f"Its {clean(card.mean)} is about {option_said(best, card.percent)}."
     return [_row(title, name(card.best or (best.name if best else ""), 80), text)]
+
+
+def _sites(card: AnswerCard) -> list[Html]:
+    """The best option of each site."""
+    found = []
+    for row in card.sites[:MOST_CLAIMS]:
+        site, _, option = row.name.partition("/")
+        about = f"Its {clean(card.mean)} is about {option_said(row, card.percent)}."
+        found.append(_row(f"Best at {clean(site, 60)}", name(option, 80), about))
+    return found
 
 
 def _lead(card: AnswerCard) -> list[Html]:
@@ -104,13 +120,13 @@ def _cost(card: AnswerCard) -> Html:
     return _row("Cost", f"{main}s" if rest else main, rest)
 
 
-def _open(facts: RunFacts) -> list[Html]:
+def _open(facts: RunFacts, card: AnswerCard) -> list[Html]:
     """What is left of a run that named nothing."""
     verdict, found = facts.verdict, facts.undecided
     if verdict is None or verdict.status == "identified":
         return []
-    if facts.answers:
-        return [tag("p", clean(text, LONG)) for text in facts.answers]
+    if card.answers:
+        return [tag("p", clean(text, LONG)) for text in card.answers]
     lines = [tag("p", f"Best would be {clean(facts.aim)}.")] if facts.aim else []
     left = found.left if found else verdict.candidates
     known = ", as far as the server knows" if facts.private is False else ""
@@ -125,7 +141,9 @@ def _next(facts: RunFacts, card: AnswerCard) -> Html:
     helps = facts.undecided.helps if facts.undecided else ""
     steps = [tag("li", clean(text, LONG)) for text in next_steps(card, facts.outlook, helps)]
     replay = " --replay" if facts.seed is not None else ""
-    check = tag("code", f"bestarm verify {shlex.quote(facts.file)}{replay}")
+    command = f"bestarm verify {shlex.quote(facts.file)}{replay}"
+    words = [[" " if k else None, tag("span", word)] for k, word in enumerate(command.split(" "))]
+    check = tag("code", *words)  # a line may end between words, not after a hyphen
     return tag("div", tag("h2", "Next step"), tag("ul", *steps, tag("li", check)), class_="next")
 
 
