@@ -149,3 +149,21 @@ def test_a_changed_record_is_not_sound(tmp_path, bestarm):
     assert done.returncode == 4
     assert not json.loads(done.stdout)["ok"]
     assert bestarm("verify", tmp_path / "e.json", "--replay").returncode == 2
+
+
+def test_a_folder_is_no_name_of_a_scenario(bestarm, tmp_path):
+    (tmp_path / "data").mkdir()
+    done = bestarm("new", "data")
+    assert done.returncode == 2
+    assert "this is a folder" in done.stderr
+    assert not (tmp_path / "data.toml").exists()
+
+
+def test_ratings_are_named_one_by_one(bestarm, tmp_path):
+    (tmp_path / "t.csv").write_text("place,1,2,3\na,9,8,900\nb,900,9,9\n", encoding="utf-8")
+    done = bestarm("evidence", "t.csv")
+    assert done.returncode == 2
+    assert 'ways: (1) option = "place", ratings = ["1", "2", "3"]; (2)' in done.stderr
+    done = bestarm("evidence", "t.csv", *(f"--ratings={k}" for k in (1, 2, 3)), "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["best"] == {"": "a"}

@@ -398,3 +398,16 @@ def test_names_in_a_report_are_text(tmp_path):
         tmp_path / "e.html"
     )
     assert "<i>x" not in page.read_text()
+
+
+@pytest.mark.parametrize("name", ["rtt_ms", "minutesLate", "deaths"])
+def test_rewards_of_which_less_sounds_better_need_a_goal(name):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("narwhals")
+    frame = pandas.DataFrame({"variant": ["a", "b"] * 200, name: [0, 1] * 200})
+    with pytest.raises(ba.InputError, match=rf'whether more of "{name}" is better, or less.*--goal min'):
+        ba.evidence(frame, option="variant", reward=name)
+    assert ba.evidence(frame, option="variant", reward=name, goal="min").best == {"": "a"}
+    assert ba.evidence(frame, option="variant", reward=name, goal="max").best == {"": "b"}
+    other = frame.rename(columns={name: "revenue"})
+    assert ba.evidence(other, option="variant", reward="revenue").settings.goal == "max"

@@ -71,8 +71,13 @@ def evidence(
         ),
     ] = None,
     goal: Annotated[
-        str, typer.Option(metavar="max|min", help="is more better, or less?", rich_help_panel=QUESTION)
-    ] = "max",
+        str | None,
+        typer.Option(
+            metavar="max|min",
+            help="is more better, or less? [default: max, unless the column's name says less]",
+            rich_help_panel=QUESTION,
+        ),
+    ] = None,
     bounds: Annotated[
         tuple[float, float] | None,
         typer.Option(

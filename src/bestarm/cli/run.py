@@ -229,6 +229,8 @@ def new(
 ) -> int:
     """Write a commented scenario to start from, or one for your table. Never overwrites a file."""
     source = csv or (Path(table) if Path(table).suffix.lower() in KINDS else None)
+    if source is None and Path(table).is_dir():
+        raise InputError("this is a folder", where=table, fix="Name one table in it, or another scenario")
     title = name or (Path(table).stem if source is not None and csv is None else table)
     path = Path(title if title.endswith(".toml") else f"{title}.toml")
     given = {

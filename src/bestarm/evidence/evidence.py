@@ -25,7 +25,7 @@ from bestarm.evidence.looks import (
 from bestarm.evidence.notes import later_rows
 from bestarm.evidence.once import Watch
 from bestarm.evidence.record import Blocks, Counts, Evidence, Look, Settings
-from bestarm.evidence.settings import check_given, settings_of, table_name
+from bestarm.evidence.settings import check_given, goal_of, settings_of, table_name
 from bestarm.problem.counted import Rows
 from bestarm.problem.tables import Columns, read_rows
 from bestarm.problem.tables.grid import grid_step, too_many
@@ -46,7 +46,7 @@ def evidence(
     ratings: Sequence[str] = (),
     time: str | None = None,
     question: str | None = None,
-    goal: str = "max",
+    goal: str | None = None,
     bounds: tuple[float, float] | None = None,
     delta: float = 0.05,
     weights: str | Mapping[str, float] = "equal",
@@ -91,8 +91,9 @@ def evidence(
         Which option of which site is best; which is best on average over the sites; which is best at each
         site; or which options are better or worse than `control`. By default ``overall`` if all sites offer
         the same options, and otherwise ``anywhere``.
-    goal : {"max", "min"}
-        Whether more is better, or less.
+    goal : {"max", "min"}, optional
+        Whether more is better, or less. By default more, unless the column of the rewards has a name such as
+        "latency" or "deaths": then it must be given.
     bounds : tuple of two float, optional
         The range that every reward must lie in, known without the data. Without it, rewards are 0 or 1.
     delta : float
@@ -159,7 +160,7 @@ def evidence(
     chosen = _order(source, columns, order, look, sql, database)
     given = {
         "question": question,
-        "goal": goal,
+        "goal": goal_of(goal, columns),
         "bounds": bounds,
         "delta": delta,
         "weights": weights,

@@ -13,6 +13,8 @@ from bestarm.evidence.once import ORDERS
 from bestarm.evidence.record import Settings
 from bestarm.problem.counted import Rows
 from bestarm.problem.scale import Scale
+from bestarm.problem.tables.columns import Columns
+from bestarm.problem.tables.propose import less_is_better
 from bestarm.util.seeds import check_seed
 from bestarm.util.text import nearest
 
@@ -21,6 +23,20 @@ WHY_BOUNDS = (
     "The promise needs a range that every reward lies in, known without these data: the largest reward seen "
     "is itself a matter of chance"
 )
+
+
+def goal_of(goal: str | None, columns: Columns) -> str:
+    """Whether more is better, or less; InputError if that is not given and the column's name says less."""
+    if goal is not None:
+        return goal
+    name = columns.reward or columns.successes
+    if name is not None and less_is_better(name):
+        raise InputError(
+            f'it is not clear whether more of "{name}" is better, or less',
+            expected="goal max or min, since the name sounds as if less were better",
+            fix="Add --goal min (or --goal max)",
+        )
+    return "max"
 
 
 def check_given(given: Mapping[str, Any]) -> None:

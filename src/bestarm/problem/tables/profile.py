@@ -42,8 +42,7 @@ class Profile:
     @property
     def words(self) -> frozenset[str]:
         """The words of its name, in lower case, without a plural s."""
-        parts = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", self.name).lower())
-        return frozenset(parts) | {part.removesuffix("s") for part in parts}
+        return words_of(self.name)
 
     @property
     def whole(self) -> bool:
@@ -56,7 +55,8 @@ class Profile:
         """Whether it numbers the rows."""
         with np.errstate(over="ignore"):  # numbers near the largest float
             steps = np.diff(self.values)
-        named = self.words <= ROW_NUMBERS and self.distinct == self.rows > 1
+        words = self.words or {self.name.strip()}  # a name such as "1" or "3★" has no words
+        named = words <= ROW_NUMBERS and self.distinct == self.rows > 1
         return named or (self.whole and self.rows > 2 and bool((steps == 1).all()))
 
     @property
@@ -73,6 +73,16 @@ class Profile:
             more = [", …"] if self.distinct > 3 else []
             found = f"{self.holds}: " + "".join([", ".join(self.examples[:3]), *more])
         return found + (f"; missing: {self.missing:,}" if self.missing else "")
+
+
+def words_of(name: str) -> frozenset[str]:
+    """The words of the name of a column, in lower case, also without a plural s.
+
+    >>> sorted(words_of("minutesLate_avg"))
+    ['avg', 'late', 'minute', 'minutes']
+    """
+    parts = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
+    return frozenset(parts) | {part.removesuffix("s") for part in parts}
 
 
 def profiles(table: Table) -> tuple[list[Profile], list[list[str]]]:

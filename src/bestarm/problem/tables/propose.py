@@ -16,7 +16,7 @@ from bestarm.errors import InputError
 from bestarm.problem.csv_file import demand_columns
 from bestarm.problem.tables.batches import Table
 from bestarm.problem.tables.columns import Columns
-from bestarm.problem.tables.profile import DATES, EMPTY, NUMBER, TEXT, Profile, profiles
+from bestarm.problem.tables.profile import DATES, EMPTY, NUMBER, TEXT, Profile, profiles, words_of
 from bestarm.problem.tables.ratings import looks_like_rating, rating_in
 from bestarm.problem.tables.sources import open_table
 
@@ -36,6 +36,8 @@ WORDS = {
     "reward": "reward revenue rating score value sale outcome result correct latency rtt minute late profit "
     "income amount spend gain yield accuracy loss error delay duration click clicked converted success price "
     "cost survived good",
+    "less": "latency rtt ping late lateness delay delayed duration loss error cost wait downtime failure "
+    "failed defect complaint churn bounce mortality died death dead expense refund",
 }  # fmt: skip
 NAMED = {role: frozenset(words.split()) for role, words in WORDS.items()}
 NAMED["dull"] = frozenset(["year", "month", "day", "week", "age", "zip", "code", "id", "lat", "lon"])
@@ -123,6 +125,15 @@ def readings(
         _refuse(table, found, said)
     made.sort(key=lambda reading: -reading.score)
     return [reading for reading in made if reading.score >= made[0].score - CLOSE]
+
+
+def less_is_better(column: str) -> bool:
+    """Whether the name of a column sounds as if less of it were better.
+
+    >>> less_is_better("rtt_ms"), less_is_better("deaths"), less_is_better("revenue")
+    (True, True, False)
+    """
+    return bool(words_of(column) & NAMED["less"])
 
 
 def only_reading(found: Sequence[Reading], where: str) -> Reading:
