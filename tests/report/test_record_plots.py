@@ -1,0 +1,88 @@
+"""Plots of records: every method, undecided runs and hundreds of groups, with readable legends and axes."""
+
+from __future__ import annotations
+
+import pytest
+
+import bestarm as ba
+
+pytest.importorskip("matplotlib")
+
+from matplotlib.colors import to_hex
+
+from bestarm.report import plots
+from bestarm.report.colours import COLOURS, colour, roster
+
+PAPER = ba.Problem.paper_instance(5)
+TWINS = ba.Problem.bernoulli([[0.9, 0.3], [0.6, 0.2]], clients=4)
+HOSPITALS = "examples/hospitals.toml"
+MANY = {f"site{j}": {"a": 0.95 if j == 7 else 0.5, "b": 0.2} for j in range(200)}
+RUNS = {
+    "bet": lambda: ba.identify(PAPER, "bet", delta=0.1, seed=7),
+    "fed-sel": lambda: ba.identify(PAPER, "fed-sel", delta=0.1, seed=7, period=20_000),
+    "one round": lambda: ba.identify(TWINS, "robust-fed-sel", seed=7, byzantine=1),
+    "fisher": lambda: ba.identify(PAPER, "fisher", delta=0.1, seed=7),
+    "undecided": lambda: ba.identify(PAPER, "fisher", seed=7, budget=500),
+    "undecided bets": lambda: ba.identify(PAPER, seed=7, budget=300),
+    "p2p": lambda: ba.identify(ba.load("examples/robots.toml")),
+    "overall": lambda: ba.identify(ba.load(HOSPITALS)),
+    "each": lambda: ba.identify(ba.load(HOSPITALS), question="each"),
+    "control": lambda: ba.identify(ba.load(HOSPITALS), question="control", control="A", margin=0.04),
+    "hundreds": lambda: ba.identify(ba.Problem.bernoulli(MANY), "fisher", seed=1),
+}
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_a_plot_has_a_legend_beside_it_and_whole_rounds(kind):
+    record = RUNS[kind]()
+    ax = record.plot()
+    figure = ax.figure
+    figure.canvas.draw()
+    legend, frame = ax.get_legend().get_window_extent(), ax.get_window_extent()
+    assert legend.x0 >= frame.x1 - 1  # it covers nothing
+    assert legend.x1 <= figure.bbox.x1 + 1
+    if ax.get_xlabel().startswith("round"):
+        shown = [tick.get_text() for tick in ax.get_xticklabels() if tick.get_text()]
+        assert shown
+        assert all("." not in text for text in shown)
+    said = [text.get_text().strip() for text in ax.get_legend().get_texts()]
+    if record.verdict.arm and kind != "each":
+        assert f"{record.verdict.arm} (winner)" in said
+    if kind == "hundreds":
+        assert "188 further options not drawn" in said
+    if kind == "control":
+        assert "A (control)" in said
+        assert any(text.startswith("B (better") for text in said)
+
+
+@pytest.mark.parametrize("draw", [plots.race, plots.intervals])
+def test_an_option_has_the_colour_of_the_pages(draw):
+    record = RUNS["bet"]()
+    names = roster(record.problem)
+    ax = draw(record)
+    handles, labels = ax.get_legend_handles_labels()
+    found = {label.strip().split(" (")[0]: handle for handle, label in zip(handles, labels, strict=True)}
+    seen = 0
+    for place, name in enumerate(names):
+        if name in found:
+            handle = found[name]
+            line = handle if hasattr(handle, "get_color") else handle[0]
+            assert to_hex(line.get_color()) == COLOURS[colour(place)]
+            seen += 1
+    assert seen > 1
+
+
+def test_a_run_without_a_round_says_so():
+    ax = ba.identify(PAPER, "fisher", seed=7, budget=5).plot()
+    assert [text.get_text() for text in ax.texts] == ["no round was completed"]
+
+
+def test_objects_have_short_reprs():
+    scenario = ba.load(HOSPITALS)
+    assert repr(PAPER) == "Problem(3 groups, 9 arms, 3 clients)"
+    assert repr(scenario.problem) == "Problem(4 groups, 12 arms, 4 clients, question overall)"
+    assert len(repr(scenario)) < 120
+    small = ba.Problem.bernoulli([[0.9, 0.2], [0.3, 0.1]])
+    found = ba.plan(small, methods=["fisher"], trials=20, seed=1, workers=1, quick=True)
+    assert repr(found).startswith("Plan(fisher")
+    assert len(repr(found)) < 120
