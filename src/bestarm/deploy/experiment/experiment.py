@@ -17,11 +17,13 @@ from typing import Any
 import msgspec
 
 from bestarm.deploy.experiment import ledger
+from bestarm.deploy.experiment.alarms import Watch
 from bestarm.deploy.experiment.engine import Engine, Outcome
 from bestarm.deploy.experiment.settings import Settings, check_reward, make_settings
 from bestarm.deploy.experiment.status import Status, status_of
 from bestarm.deploy.experiment.tokens import Tokens
 from bestarm.errors import InputError
+from bestarm.evidence.alarms import Alarm
 from bestarm.protocol.verdict import Verdict
 from bestarm.records.build import on_user_scale
 from bestarm.records.record import Record
@@ -34,6 +36,10 @@ MOST_KEY = 200  # characters of a key
 
 class ExperimentOver(InputError):
     """The experiment has ended, and its setting after="stop" gives nobody an option any more."""
+
+
+class SecondReward(InputError):
+    """A token has another reward already."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -178,6 +184,7 @@ class Experiment:
     def _begin(self, settings: Settings, journal: Journal | None, clock: Callable[[], float]) -> None:
         self.settings, self._journal, self._clock = settings, journal, clock
         self._engine, self._tokens = Engine(settings), Tokens(settings.key)
+        self._watch = Watch(self._engine)
         self._keys: dict[str, list[Assignment]] = {}  # of earlier requests that had one
         self._queue: list[Request] = []
         self._queueing, self._working = threading.Lock(), threading.RLock()
@@ -285,6 +292,16 @@ class Experiment:
         self._tick()
         with self._working:
             return status_of(self._engine, self._clock())
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """What speaks against the assumptions so far: drift, dependence, or rewards that stay away.
+
+        If the assumptions hold, the probability of any alarm in the whole run is at most 0.01.
+        """
+        self._tick()
+        with self._working:
+            return self._watch.alarms()
 
     def record(self) -> Record:
         """The record of the experiment so far, as every run has one.
@@ -398,7 +415,7 @@ class Experiment:
             reward = check_reward(value, self.settings, f"token {shorten(token)}")
             known = own.get(number, told.get(number, engine.reward[number]))
             if known == known and known != reward:
-                raise InputError(
+                raise SecondReward(
                     f"a second reward of {reward:g}", where=f"token {token}", expected=f"{known:g}, as before"
                 )
             own[number] = reward

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -91,12 +92,28 @@ def apply(engine: Engine, entry: Entry) -> Result:
     return None
 
 
+class Replay:
+    """An experiment rebuilt from its journal, event by event."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.engine = Engine(settings)
+
+    def replay(self, event: Event) -> None:
+        """Fold one more event."""
+        apply(self.engine, unpacked(event))
+
+
 def settings_of(journal: Journal) -> Settings:
+    """The settings of a journal."""
+    return settings_from(journal.header, str(journal.path))
+
+
+def settings_from(header: dict[str, Any], where: str) -> Settings:
     """The settings in the header of a journal."""
     try:
-        return msgspec.convert(journal.header["settings"], Settings)
+        return msgspec.convert(header["settings"], Settings)
     except (KeyError, msgspec.ValidationError) as error:
-        raise InputError(f"its header can't be read: {error}", where=str(journal.path)) from None
+        raise InputError(f"its header can't be read: {error}", where=where) from None
 
 
 def entries(journal: Journal) -> Iterator[Entry]:
