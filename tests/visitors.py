@@ -35,9 +35,9 @@ def visitors(
     """Visitors of sites, each of which has arrivals per second and the mean of each option.
 
     Delays depend on the site and the hour, not on rewards. A share `lost` is never told; `repeats` is the
-    mean number of times that a reward is told again.
+    mean number of times that a reward is told again, and changes nothing else.
     """
-    rng = np.random.default_rng(seed)
+    rng, other = np.random.default_rng(seed), np.random.default_rng([seed, 1])
     names, rates = list(sites), np.array([rate for rate, _ in sites.values()])
     times = np.floor(np.cumsum(rng.exponential(1.0 / rates.sum(), count))).astype(int)
     at = rng.choice(len(names), count, p=rates / rates.sum())
@@ -47,8 +47,8 @@ def visitors(
         rewards = tuple((rng.random(len(means)) < means).astype(float).tolist())
         mean = delay * (1 + s) * (1.0 + 0.9 * np.sin(time / 500.0))
         first = 1 + int(rng.exponential(mean))
-        again = 0 if rng.random() < lost else 1 + int(rng.poisson(repeats))
-        late = np.cumsum([first, *rng.integers(0, 400, size=max(again - 1, 0))])
+        again = 0 if rng.random() < lost else 1 + int(other.poisson(repeats))
+        late = np.cumsum([first, *other.integers(0, 400, size=max(again - 1, 0))])
         found.append(Visitor(number, time, names[s], rewards, tuple(late[:again].tolist())))
     return found
 
