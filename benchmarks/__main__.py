@@ -13,7 +13,7 @@ from rich.table import Table
 NAMES = [
     "single_run", "skip_ahead", "one_test", "robustness", "scale", "workers", "preferences", "ladder",
     "bet", "million", "attacks", "figures", "federation", "many_clients", "floods", "folders", "restart",
-    "mesh", "arena", "compare", "robust_bet", "privacy", "tables", "evidence", "questions",
+    "mesh", "arena", "compare", "robust_bet", "privacy", "tables", "evidence", "questions", "experiment",
 ]  # fmt: skip
 
 

@@ -59,12 +59,14 @@ class Tally:
     after: int = 0
     open: int = 0
     recent: int = 0  # assignments, those before the last announcements counted less
+    last: float = math.nan  # the time of the last assignment
     minutes: dict[int, int] = field(default_factory=dict)  # assignments in each of the last minutes
 
     def arrive(self, time: float) -> None:
         """Note an assignment."""
         self.assigned += 1
         self.recent += 1
+        self.last = time
         minute = int(time // 60)
         if minute not in self.minutes:
             self.minutes = {k: n for k, n in self.minutes.items() if k > minute - MINUTES}

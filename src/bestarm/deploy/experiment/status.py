@@ -29,6 +29,8 @@ class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
         Assignments of the plan whose reward is still to come.
     per_hour : float
         Assignments per hour, in the last hour.
+    quiet : float
+        Seconds since the last assignment; since the experiment began, if there is none.
     oldest : float or None
         The age of the oldest open assignment, in seconds.
     leader : str
@@ -47,6 +49,7 @@ class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
     after: int
     open: int
     per_hour: float
+    quiet: float
     oldest: float | None
     leader: str
     holds_up: bool
@@ -100,6 +103,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 def status_of(engine: Engine, now: float) -> Status:
     """The status of an experiment."""
+    now = max(now, engine.now)
     verdict, layout = engine.verdict, engine.problem.layout
     sites = tuple(_site(engine, i, now) for i in range(len(layout.groups)))
     leader, lead = _leader(engine)
@@ -141,8 +145,9 @@ def _site(engine: Engine, i: int, now: float) -> SiteStatus:
         unplanned=tally.unplanned,
         after=tally.after,
         open=tally.open,
-        per_hour=tally.pace(max(now, engine.now), engine.began),
-        oldest=None if oldest is None or engine.over else max(now, engine.now) - engine.time[oldest],
+        per_hour=tally.pace(now, engine.began),
+        quiet=0.0 if math.isnan(engine.began) else now - (tally.last if tally.assigned else engine.began),
+        oldest=None if oldest is None or engine.over else now - engine.time[oldest],
         leader=group.arms[max(range(len(means)), key=means.__getitem__)],
         holds_up=not engine.over and group.name in engine.server.missing_clients(),
     )

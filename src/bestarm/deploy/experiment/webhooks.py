@@ -53,17 +53,15 @@ def notices(status: Status, alarms: Sequence[Alarm], stalled: float | None) -> I
         text = f"{alarm.cell}: {TEXT[alarm.kind]} (p = {alarm.pvalue:.2g})"
         yield Notice(f"alarm {alarm.kind} {alarm.cell}", "alarm", text)
     for site in status.sites:
-        idle = status.state == "running" and site.holds_up and stalled is not None
-        if idle and (site.oldest or 0.0) >= (stalled or 0.0):
+        if status.state != "running" or not site.holds_up or stalled is None:
+            continue
+        text = ""
+        if (site.oldest or 0.0) >= stalled:
             text = f"{site.site} has {site.open:,} rewards to come, the oldest for {site.oldest:.0f} seconds"
+        elif not site.open and site.quiet >= stalled:
+            text = f"{site.site} had no visitors for {site.quiet:.0f} seconds"
+        if text and status.waiting:
             yield Notice(f"stalled {site.site} {status.blocks}", "stalled", text, site=site.site)
-        elif idle and not site.per_hour and status.waiting:
-            yield Notice(
-                f"stalled {site.site} {status.blocks}",
-                "stalled",
-                f"{site.site} had no arrivals in the last hour, and the others wait for it",
-                site=site.site,
-            )
 
 
 class Hooks:
