@@ -78,8 +78,8 @@ def new(
     )  # fmt: skip
     token = place.create(folder, settings)
     text = (
-        f"{folder} is ready. The token of its first caller ({place.FIRST_CALLER}), which is not shown again: "
-        f"{token}\nServe it with: bestarm experiment serve {folder}"
+        f"{folder} is ready; serve it with: bestarm experiment serve {folder}. The token of its first caller "
+        f"({place.FIRST_CALLER}), which is not shown again: {token}"
     )
     return say({"folder": str(folder), "caller": place.FIRST_CALLER, "token": token}, text, as_json)
 

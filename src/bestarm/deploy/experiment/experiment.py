@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import msgspec
 
@@ -148,7 +147,7 @@ class Experiment:
         binary: bool = False,
         seed: int | None = None,
         clock: Callable[[], float] = time.time,
-        **keys: Any,
+        **keys: object,
     ) -> None:
         settings = make_settings(
             options, sites, question, delta=delta, bounds=bounds, goal=goal, binary=binary,
