@@ -52,6 +52,7 @@ PAGES = sorted(ROOT.glob("*.md"))
 PAGES += sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
 LONG = (
     "README.md",
+    "experiments.md",
     "federation.md",
     "figures.md",
     "mesh.md",
@@ -63,6 +64,7 @@ LONG = (
     "studies.md",
     "tutorial-csv.md",
     "tutorial-liars.md",
+    "tutorial-live.md",
     "tutorial-questions.md",
     "tutorial-study.md",
     "watch.md",

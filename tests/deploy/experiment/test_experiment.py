@@ -180,7 +180,7 @@ def test_a_token_that_was_not_given_out_is_refused(token):
         ({"after": "party"}, '"winner" or "stop"'),
         ({"delta": 0}, "delta"),
         ({"question": "control"}, "needs the name of the control"),
-        ({"binary": True, "bounds": (0, 2)}, "binary"),
+        ({"binary": True, "deadline": 60, "missing": 0.5}, "0 or 1"),
         ({"byzantine": 1}, "no site can lie"),
         ({"colour": "red"}, "colour"),
     ],

@@ -27,7 +27,7 @@ class Web:
         self.token = place.create(folder, make_settings(["A", "B"], ["us", "eu"], None, **KEYS))
         self.experiment = ba.Experiment.open(place.journal_of(folder))
         self.queue = Queue(self.experiment)
-        self.app = application(self.queue, place.callers_of(folder), page_of)
+        self.app = application(self.queue, self.experiment, place.callers_of(folder), page_of)
 
     async def _send(self, method, path, body, headers):
         path, _, query = path.partition("?")
@@ -158,17 +158,17 @@ def test_a_second_reward_is_a_conflict_and_after_the_end_there_is_nothing(web):
 
 def test_requests_that_wait_together_share_one_write(web):
     async def main():
-        before = len(web.experiment._journal)
+        before = len(web.experiment._clerk._journal)
         found = await asyncio.gather(*(web.call("POST", "/assign", {"site": "us"}) for _ in range(200)))
         assert len({own["token"] for _, own in found}) == 200
-        assert len(web.experiment._journal) - before == 200
+        assert len(web.experiment._clerk._journal) - before == 200
 
     asyncio.run(main())
 
 
 def test_a_journal_that_can_not_be_written_ends_the_service(web):
     async def main():
-        web.experiment._journal.close()
+        web.experiment._clerk._journal.close()
         assert (await web.call("POST", "/assign", {"site": "us"}))[0] == 400
         assert (await web.call("GET", "/health"))[0] == 503
         assert web.experiment.status.assigned == 0  # nothing took effect

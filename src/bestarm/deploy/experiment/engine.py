@@ -10,14 +10,10 @@ docs/questions-proofs.md). Where it can't, subjects get the option that leads: r
 
 from __future__ import annotations
 
-import math
-from array import array
 from collections import deque
-from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import Any, Literal
+from typing import Any
 
-from bestarm.deploy.experiment.lane import Batch, Lane
+from bestarm.deploy.experiment.assignments import Assignments, Given, Outcome, State, Tally
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.protocol import events
 from bestarm.protocol.machine import ClientMachine, ForesightedClient, ServerMachine
@@ -28,81 +24,24 @@ from bestarm.protocol.verdict import Verdict
 from bestarm.records.build import FILLED, conclude
 from bestarm.records.record import Record
 
-MINUTES = 60  # that a pace is measured in
-Outcome = Literal["counted", "again", "late", "unplanned", "after"]
+__all__ = ["Engine", "Given", "Outcome", "State", "Tally"]
 
 
-class State(IntEnum):
-    """What an assignment is: part of the plan and open, counted, or filled in; or outside the plan."""
-
-    OPEN, COUNTED, FILLED, UNPLANNED, AFTER = range(5)
-
-
-@dataclass(frozen=True)
-class Given:
-    """An assignment: its number, and the place of its option among those of the site."""
-
-    number: int
-    arm: int
-
-
-@dataclass
-class Tally:
-    """The counts of one site."""
-
-    assigned: int = 0
-    told: int = 0
-    counted: int = 0
-    filled: int = 0
-    late: int = 0
-    unplanned: int = 0
-    after: int = 0
-    open: int = 0
-    recent: int = 0  # assignments, those before the last announcements counted less
-    last: float = math.nan  # the time of the last assignment
-    minutes: dict[int, int] = field(default_factory=dict)  # assignments in each of the last minutes
-
-    def arrive(self, time: float) -> None:
-        """Note an assignment."""
-        self.assigned += 1
-        self.recent += 1
-        self.last = time
-        minute = int(time // 60)
-        if minute not in self.minutes:
-            self.minutes = {k: n for k, n in self.minutes.items() if k > minute - MINUTES}
-        self.minutes[minute] = self.minutes.get(minute, 0) + 1
-
-    def pace(self, now: float, began: float) -> float:
-        """Assignments per hour, in the last hour."""
-        since = max(began, (int(now // 60) - MINUTES + 1) * 60.0)
-        made = sum(n for k, n in self.minutes.items() if k > int(now // 60) - MINUTES)
-        return 3600.0 * made / max(now - since, 60.0)
-
-
-class Engine:
+class Engine(Assignments):
     """The machines of an experiment, and the assignments and rewards so far."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.problem, self.method, self.options = settings.prepared()
+        problem, self.method, self.options = settings.prepared()
+        super().__init__(settings, problem)
         layout = self.problem.layout
         self.unit = on_unit_scale(self.options, self.problem.scale)
         room = method_for(self.method, layout, self.options)
         assert room.server is not None
         self.server: ServerMachine = room.server(layout, self.unit)
         self.clients: list[ClientMachine] = [room.client(layout, name, self.unit) for name in layout.clients]
-        self.index = {name: i for i, name in enumerate(layout.clients)}
-        self.lanes = [Lane(settings.seed, i) for i in range(len(self.clients))]
-        self.tallies = [Tally() for _ in self.clients]
         self.pulls: list[events.Pull | None] = [None] * len(self.clients)
         self.mail: deque[tuple[int | None, int, bytes]] = deque()  # (receiver; None: server, sender, data)
         self.held: list[deque[bytes]] = [deque() for _ in self.clients]  # until the outstanding pull is done
-        # One entry per assignment.
-        self.site, self.arm, self.state = array("H"), array("H"), bytearray()
-        self.time, self.reward = array("d"), array("d")
-        self.batch: dict[int, Batch] = {}  # of assignments that are open
-        self.expired = 0  # assignments before this one are past their deadline
-        self.now, self.began, self.decided = -math.inf, math.nan, math.nan
         self._act(None, self.server.handle(events.Start()))
         for i, client in enumerate(self.clients):
             self._act(i, client.handle(events.Start()))
@@ -120,85 +59,6 @@ class Engine:
 
     # Events
 
-    def tick(self, time: float) -> None:
-        """Let time pass: fill in the rewards whose deadline is over."""
-        self.now = max(self.now, time)
-        deadline, missing = self.settings.deadline, self.settings.missing
-        if deadline is None or missing is None:
-            return
-        while not self.over and self.expired < len(self.time):
-            number = self.expired
-            if self.time[number] + deadline > self.now:
-                break
-            self.expired += 1
-            if self.state[number] == State.OPEN:
-                self.state[number] = State.FILLED
-                self.tallies[self.site[number]].filled += 1
-                self._add(number, missing)
-
-    def due(self, time: float) -> bool:
-        """Whether `tick` would fill in a reward."""
-        deadline, number = self.settings.deadline, self.expired
-        if deadline is None or self.over:
-            return False
-        while number < len(self.time) and self.time[number] + deadline <= time:
-            if self.state[number] == State.OPEN:
-                return True
-            number += 1
-        return False
-
-    def ask(self, time: float, site: int) -> Given:
-        """Assign an option to the next subject of a site."""
-        self.tick(time)
-        if math.isnan(self.began):
-            self.began = self.now
-        number, tally, batch = len(self.time), self.tallies[site], None
-        tally.arrive(self.now)
-        if self.over:
-            arm, state = self.winner(site), State.AFTER
-            tally.after += 1
-        else:
-            lane = self.lanes[site]
-            if not lane.free:
-                self._hurry(site)
-            if lane.free:
-                (arm, batch), state = lane.assign(), State.OPEN
-                tally.open += 1
-                self.batch[number] = batch
-            else:
-                arm, state = self.leader(site), State.UNPLANNED
-                tally.unplanned += 1
-        self.site.append(site)
-        self.arm.append(arm)
-        self.state.append(state)
-        self.time.append(self.now)
-        self.reward.append(math.nan)
-        return Given(number, arm)
-
-    def tell(self, time: float, number: int, reward: float) -> Outcome:
-        """Take the reward of an assignment. The first one stands; the same one again changes nothing."""
-        self.tick(time)
-        if not math.isnan(self.reward[number]):
-            return "again"
-        tally, state = self.tallies[self.site[number]], self.state[number]
-        self.reward[number] = reward
-        tally.told += 1
-        if state == State.OPEN and not self.over:
-            self.state[number] = State.COUNTED
-            tally.counted += 1
-            self._add(number, reward)
-            return "counted"
-        if state == State.UNPLANNED:
-            return "unplanned"
-        if state == State.FILLED:
-            tally.late += 1
-            return "late"
-        if state == State.OPEN:
-            tally.open -= 1
-            self.state[number] = State.AFTER
-            self.batch.pop(number)
-        return "after"
-
     def stop(self, time: float, reason: str) -> None:
         """End the experiment without an answer."""
         self.tick(time)
@@ -213,15 +73,6 @@ class Engine:
         self._pump()
 
     # Machines
-
-    def _add(self, number: int, reward: float) -> None:
-        """Add a reward to its batch, and tell the machine if the batch is complete."""
-        i = self.site[number]
-        self.tallies[i].open -= 1
-        batch = self.batch.pop(number)
-        batch.add(self.arm[number], self.problem.scale.unit(reward))
-        if batch.complete:
-            self._count(i)
 
     def _count(self, i: int) -> None:
         """Give a site's machine its batches that are complete, in order."""
@@ -317,15 +168,6 @@ class Engine:
                 return arms.index(str(max(better, key=lambda a: a.value or 0.0).option))
             return arms.index(control.split("/")[-1]) if control.split("/")[-1] in arms else 0
         return self.leader(site)
-
-    def leader(self, site: int) -> int:
-        """The option with the largest mean at a site."""
-        means = self.means(site)
-        return max(range(len(means)), key=means.__getitem__)
-
-    def means(self, site: int) -> list[float]:
-        """The mean reward of each option at a site, over the rewards that counted, in [0, 1]."""
-        return self.lanes[site].means(len(self.problem.layout.groups[site].arms))
 
     def record(self) -> Record:
         """The record of the experiment so far."""

@@ -33,7 +33,7 @@ def journal_of(folder: Path) -> Path:
 def is_experiment(path: Path) -> bool:
     """Whether this is the folder of an experiment, or its journal."""
     if path.is_dir():
-        return (path / CALLERS).is_file()
+        return (path / CALLERS).is_file() and not (path / "client.json").exists()
     if path.suffix != ".db" or not path.is_file():
         return False
     with Journal.open(path, write=False) as journal:

@@ -87,11 +87,15 @@ class Lane:
             if place < len(self.batches):
                 assert self.batches[place].pull == pull, "the machine asks for other pulls than it announced"
                 continue
-            order = draw_order(pull, stream(self.seed, self.site, self.drawn))
-            sums = [[0.0, 0.0, 1.0, 0.0] for _ in pull.arms]
-            self.batches.append(Batch(pull, order, sums=sums))
-            self.last = pull
-            self.drawn += 1
+            self.add(pull)
+
+    def add(self, pull: Pull) -> None:
+        """Add one more batch, and draw its order."""
+        order = draw_order(pull, stream(self.seed, self.site, self.drawn))
+        sums = [[0.0, 0.0, 1.0, 0.0] for _ in pull.arms]
+        self.batches.append(Batch(pull, order, sums=sums))
+        self.last = pull
+        self.drawn += 1
 
     @property
     def free(self) -> bool:

@@ -12,12 +12,15 @@ from typing import Any
 
 import msgspec
 
-from bestarm.deploy.experiment.engine import Engine, Given, Outcome
+from bestarm.deploy.experiment.assignments import Assignments, Given, Outcome
+from bestarm.deploy.experiment.engine import Engine
 from bestarm.deploy.experiment.settings import Settings
+from bestarm.deploy.experiment.site_assignments import SiteAssignments
 from bestarm.errors import InputError
 from bestarm.util.journal import Event, Journal
 
 KIND = "experiment"
+SITE = "live-site"  # the kind of the journal of a federation's client
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True):
@@ -56,8 +59,17 @@ class Leave(msgspec.Struct, frozen=True, array_like=True):
     site: int
 
 
-Entry = Ask | Tell | Tick | End | Leave
-KINDS: dict[str, type[Entry]] = {"ask": Ask, "tell": Tell, "tick": Tick, "end": End, "drop": Leave}
+class Want(msgspec.Struct, frozen=True, array_like=True):
+    """A federation's client needs rewards: how many of each arm."""
+
+    time: float
+    counts: list[int]
+
+
+Entry = Ask | Tell | Tick | End | Leave | Want
+KINDS: dict[str, type[Entry]] = {
+    "ask": Ask, "tell": Tell, "tick": Tick, "end": End, "drop": Leave, "want": Want,
+}  # fmt: skip
 NAMES = {kind: name for name, kind in KINDS.items()}
 Result = list[Given] | list[Outcome] | None
 _encode = msgspec.json.Encoder().encode
@@ -76,7 +88,7 @@ def unpacked(event: Event) -> Entry:
         raise InputError(f"event {event.seq} can't be read: {error}", fix="Use a newer bestarm") from None
 
 
-def apply(engine: Engine, entry: Entry) -> Result:
+def apply(engine: Assignments, entry: Entry) -> Result:
     """Fold an entry into the engine."""
     match entry:
         case Ask(time, site, times):
@@ -85,10 +97,14 @@ def apply(engine: Engine, entry: Entry) -> Result:
             return [engine.tell(time, number, reward) for number, reward in rewards]
         case Tick(time):
             engine.tick(time)
-        case End(time, reason):
+        case Want(time, counts) if isinstance(engine, SiteAssignments):
+            engine.want(time, counts)
+        case End(time, reason) if isinstance(engine, Engine):
             engine.stop(time, reason)
-        case Leave(time, site):
+        case Leave(time, site) if isinstance(engine, Engine):
             engine.drop(time, site)
+        case _:
+            raise InputError("an entry that does not belong to this journal", fix="Use a newer bestarm")
     return None
 
 
@@ -126,6 +142,6 @@ def open_journal(path: str | Path, *, write: bool = True) -> Journal:
     return Journal.open(path, KIND, write=write)
 
 
-def create_journal(path: str | Path, settings: Settings) -> Journal:
+def create_journal(path: str | Path, settings: Settings, kind: str = KIND) -> Journal:
     """A new journal with these settings."""
-    return Journal.create(path, KIND, {"settings": msgspec.to_builtins(settings)})
+    return Journal.create(path, kind, {"settings": msgspec.to_builtins(settings)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bestarm.deploy.experiment.experiment import MOST, MOST_KEY
+from bestarm.deploy.experiment.clerk import MOST, MOST_KEY
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.version import __version__
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
-from bestarm.deploy.experiment.experiment import Experiment, Request
+from bestarm.deploy.experiment.clerk import Request
 from bestarm.errors import InputError
 
 MOST_WAITING = 10_000  # requests
@@ -16,11 +18,18 @@ class Busy(Exception):
     """Too many requests wait already."""
 
 
-class Queue:
-    """Carries out requests of an experiment in the order of arrival, in one thread."""
+class Taker(Protocol):
+    """What carries out requests: an experiment, or a site of a federation."""
 
-    def __init__(self, experiment: Experiment) -> None:
-        self.experiment = experiment
+    def run(self, requests: Sequence[Request]) -> None:
+        """Carry out requests in order; each has its results or its error."""
+
+
+class Queue:
+    """Carries out requests in the order of arrival, in one thread."""
+
+    def __init__(self, taker: Taker) -> None:
+        self.taker = taker
         self.trouble = ""  # why it takes no more requests
         self._waiting: list[tuple[Request, asyncio.Future[None]]] = []
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="experiment")
@@ -47,7 +56,7 @@ class Queue:
             batch, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
             requests = [request for request, _ in batch]
             try:
-                await loop.run_in_executor(self._worker, self.experiment.run, requests)
+                await loop.run_in_executor(self._worker, self.taker.run, requests)
             except Exception as error:  # the journal can't be written: nothing may take effect any more
                 self.trouble = str(error)
                 for _, done in batch:

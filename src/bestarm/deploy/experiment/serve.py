@@ -19,6 +19,7 @@ from bestarm.errors import InputError
 
 try:
     import uvicorn
+    from starlette.types import ASGIApp
 except ImportError as error:
     raise InputError(
         f'serving an experiment needs the package "{error.name}"',
@@ -36,6 +37,16 @@ class _Quiet(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def server_of(app: ASGIApp) -> uvicorn.Server:
+    """A server of this application, which leaves signals to its caller."""
+    return _Quiet(
+        uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", ws="none", server_header=False,
+            proxy_headers=False, timeout_graceful_shutdown=10, limit_concurrency=MOST_CONNECTIONS,
+        )
+    )  # fmt: skip
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -87,12 +98,7 @@ async def serve(
         door = stack.enter_context(listen(host, port))
         queue = Queue(experiment)
         stack.callback(queue.close)
-        config = uvicorn.Config(
-            application(queue, callers, pages), log_config=None, access_log=False, lifespan="off", ws="none",
-            server_header=False, proxy_headers=False, timeout_graceful_shutdown=10,
-            limit_concurrency=MOST_CONNECTIONS,
-        )  # fmt: skip
-        server = _Quiet(config)
+        server = server_of(application(queue, experiment, callers, pages))
         serving = asyncio.create_task(server.serve(sockets=[door]))
         watching = asyncio.create_task(_watch(experiment, place, queue, hooks, stalled))
         try:

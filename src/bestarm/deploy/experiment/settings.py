@@ -43,7 +43,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     goal : {"max", "min"}
         Whether higher or lower rewards are better.
     binary : bool
-        Whether every reward is 0 or 1.
+        Whether every reward is one of the two bounds.
     deadline : float or None
         Seconds after which a missing reward counts as `missing`; None to wait for ever.
     missing : float or None
@@ -76,9 +76,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def problem(self) -> Problem:
         """The problem, whose rewards come from outside."""
-        binary = self.binary and self.goal == "max"
-        groups = tuple(Group(name, arms, (name,), binary) for name, arms in self.arms)
-        rewards = tuple((Unknown(binary=binary),) * len(arms) for _, arms in self.arms)
+        groups = tuple(Group(name, arms, (name,), self.binary) for name, arms in self.arms)
+        rewards = tuple((Unknown(binary=self.binary),) * len(arms) for _, arms in self.arms)
         found = Problem(Layout(groups), rewards, Scale(*self.bounds, goal=self.goal))
         return found.asking(**self.question)
 
@@ -121,7 +120,8 @@ def make_settings(
     asked = {"question": question or ("overall" if shared else "anywhere")}
     asked |= {key: value for key, value in keys.items() if key in KEYS and key != "question"}
     chosen = {key: value for key, value in keys.items() if key not in KEYS}
-    if asked["question"] in ("overall", "control") and len(sites or options) > 1:
+    several = len(sites) > 1 if sites is not None else not shared and len(options) > 1
+    if asked["question"] in ("overall", "control") and several:
         chosen.setdefault("allocation", "pace")
     if asked["question"] != "anywhere":
         chosen.setdefault("open_blocks", OPEN_BLOCKS)
@@ -130,10 +130,6 @@ def make_settings(
             "an experiment is one program, in which no site can lie",
             expected="byzantine = 0",
             fix="Start a federation, and serve each client with: bestarm client DIR --serve HOST:PORT",
-        )
-    if binary and (bounds != (0.0, 1.0) or goal != "max"):
-        raise InputError(
-            "binary rewards are 0 or 1", expected='bounds of (0, 1) and goal = "max" with binary'
         )
     found = Settings(
         arms=tuple(_sites(options, sites).items()),
@@ -167,8 +163,8 @@ def check_reward(value: object, settings: Settings, where: str) -> float:
     """A reward as a number; InputError if it is none, or out of bounds."""
     number = float(value) if isinstance(value, int | float) and math.isfinite(value) else math.nan
     low, high = settings.bounds
-    if settings.binary and number not in (0.0, 1.0):
-        raise InputError(f"a reward of {shorten(value)}", where=where, expected="0 or 1")
+    if settings.binary and number not in (low, high):
+        raise InputError(f"a reward of {shorten(value)}", where=where, expected=f"{low:g} or {high:g}")
     if not low <= number <= high:
         raise InputError(f"a reward of {shorten(value)}", where=where, expected=f"from {low:g} to {high:g}")
     return number

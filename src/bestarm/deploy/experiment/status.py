@@ -6,7 +6,8 @@ import math
 
 import msgspec
 
-from bestarm.deploy.experiment.engine import Engine, State
+from bestarm.deploy.experiment.assignments import Assignments, State
+from bestarm.deploy.experiment.engine import Engine
 from bestarm.protocol.registry import method_for
 from bestarm.protocol.trace import Certificate
 from bestarm.records.build import on_user_scale
@@ -105,7 +106,8 @@ def status_of(engine: Engine, now: float) -> Status:
     """The status of an experiment."""
     now = max(now, engine.now)
     verdict, layout = engine.verdict, engine.problem.layout
-    sites = tuple(_site(engine, i, now) for i in range(len(layout.groups)))
+    slow = set() if engine.over else set(engine.server.missing_clients())
+    sites = tuple(_site(engine, i, now, group.name in slow) for i, group in enumerate(layout.groups))
     leader, lead = _leader(engine)
     playing = {
         layout.groups[i].arms[arm]: None
@@ -131,7 +133,17 @@ def status_of(engine: Engine, now: float) -> Status:
     )
 
 
-def _site(engine: Engine, i: int, now: float) -> SiteStatus:
+def site_status(assignments: Assignments, now: float) -> Status:
+    """The status of one site of a federation, which does not decide."""
+    site = _site(assignments, 0, max(now, assignments.now), holds_up=False)
+    return Status(
+        state="running", answer=None, blocks=0, assigned=site.assigned, told=site.told,
+        options=assignments.problem.layout.groups[0].arms, leader=site.leader, lead=None, waiting=0,
+        hold_up="", more=None, seconds=None, sites=(site,),
+    )  # fmt: skip
+
+
+def _site(engine: Assignments, i: int, now: float, holds_up: bool) -> SiteStatus:
     tally, group = engine.tallies[i], engine.problem.layout.groups[i]
     means = engine.means(i)
     oldest = next((k for k in engine.batch if engine.site[k] == i), None)  # in the order of assignment
@@ -149,7 +161,7 @@ def _site(engine: Engine, i: int, now: float) -> SiteStatus:
         quiet=0.0 if math.isnan(engine.began) else now - (tally.last if tally.assigned else engine.began),
         oldest=None if oldest is None or engine.over else now - engine.time[oldest],
         leader=group.arms[max(range(len(means)), key=means.__getitem__)],
-        holds_up=not engine.over and group.name in engine.server.missing_clients(),
+        holds_up=holds_up,
     )
 
 

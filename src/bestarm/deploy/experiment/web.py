@@ -6,14 +6,16 @@ Requests and answers are JSON, errors too. Every request but GET /health needs t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
 from bestarm.deploy.experiment.callers import Callers
-from bestarm.deploy.experiment.experiment import ExperimentOver, Request, SecondReward
+from bestarm.deploy.experiment.clerk import ExperimentOver, Request, SecondReward
 from bestarm.deploy.experiment.metrics import metrics_of
 from bestarm.deploy.experiment.openapi import description
 from bestarm.deploy.experiment.queue import Busy, Queue
+from bestarm.deploy.experiment.settings import Settings
 from bestarm.deploy.experiment.status import Status
 from bestarm.errors import InputError
 from bestarm.evidence.alarms import Alarm
@@ -71,9 +73,24 @@ def answer(value: object, code: int = 200) -> Response:
     return Response(_encode(value), code, media_type="application/json")
 
 
-def application(queue: Queue, callers: Callers, pages: Pages | None = None) -> Starlette:
-    """The web application of an experiment."""
-    experiment = queue.experiment
+class Subject(Protocol):
+    """What is served: an experiment, or a site of a federation."""
+
+    @property
+    def settings(self) -> Settings:
+        """Sites, options and rewards."""
+
+    @property
+    def status(self) -> Status:
+        """What it looks like now."""
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """What speaks against the assumptions so far."""
+
+
+def application(queue: Queue, experiment: Subject, callers: Callers, pages: Pages | None = None) -> Starlette:
+    """The web application of an experiment, or of a site of a federation."""
     known = _encode(description(experiment.settings))
     site = next(iter(experiment.settings.sites)) if len(experiment.settings.sites) == 1 else None
 
