@@ -92,6 +92,14 @@ class Rewards:
             site.place.setup.scale, site.made, site.place.key.public, names=site.group.arms, **keys
         )
 
+    def demand_testable(self) -> None:
+        """InputError if there are no rewards to try."""
+        if self.serve is not None:
+            raise InputError(
+                "--test draws rewards, and those of a served client come from subjects",
+                fix="Leave out --test, and ask for GET /health when the client runs",
+            )
+
     def _served(self, address: str) -> Callable[[Wants], Source]:
         """Rewards of subjects that arrive over HTTP."""
         from bestarm.deploy.experiment.live_source import LiveSource
