@@ -169,7 +169,8 @@ def test_requests_that_wait_together_share_one_write(web):
 def test_a_journal_that_can_not_be_written_ends_the_service(web):
     async def main():
         web.experiment._clerk._journal.close()
-        assert (await web.call("POST", "/assign", {"site": "us"}))[0] == 400
+        assert (await web.call("POST", "/assign", {"site": "us"}))[0] == 503
+        assert (await web.call("POST", "/assign", {"site": "us"}))[0] == 503
         assert (await web.call("GET", "/health"))[0] == 503
         assert web.experiment.status.assigned == 0  # nothing took effect
 

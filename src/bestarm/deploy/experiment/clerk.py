@@ -137,7 +137,7 @@ class Clerk:
             number = self._tokens.read(token)
             if number >= len(engine.time):
                 raise InputError("its assignment is not in the journal", where=f"token {shorten(token)}")
-            reward = check_reward(value, self.settings, f"token {shorten(token)}")
+            reward = check_reward(value, self.settings, token)
             known = own.get(number, told.get(number, engine.reward[number]))
             if known == known and known != reward:
                 raise SecondReward(

@@ -29,10 +29,10 @@ class Batch:
     given: int = 0
     told: int = 0
     sums: list[list[float]] = field(default_factory=list)  # of each arm: sum, squares, least and most
+    size: int = field(init=False)  # pulls in all
 
-    @property
-    def size(self) -> int:
-        return self.pull.times * self.pull.width
+    def __post_init__(self) -> None:
+        self.size = self.pull.times * self.pull.width
 
     @property
     def complete(self) -> bool:

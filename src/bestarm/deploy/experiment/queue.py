@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from bestarm.deploy.experiment.clerk import Request
-from bestarm.errors import InputError
 
 MOST_WAITING = 10_000  # requests
 MOST_TOGETHER = 1_000
@@ -16,6 +15,10 @@ MOST_TOGETHER = 1_000
 
 class Busy(Exception):
     """Too many requests wait already."""
+
+
+class Broken(Exception):
+    """The journal can't be written, so nothing can be carried out any more."""
 
 
 class Taker(Protocol):
@@ -36,9 +39,9 @@ class Queue:
         self._task: asyncio.Task[None] | None = None
 
     async def submit(self, request: Request) -> Request:
-        """Carry out a request. InputError if it is invalid, ``Busy`` if too many wait."""
+        """Carry out a request. InputError if it is invalid, ``Busy`` if too many wait, or ``Broken``."""
         if self.trouble:
-            raise InputError(self.trouble)
+            raise Broken(self.trouble)
         if len(self._waiting) >= MOST_WAITING:
             raise Busy
         done = asyncio.get_running_loop().create_future()
@@ -61,7 +64,7 @@ class Queue:
                 self.trouble = str(error)
                 for _, done in batch:
                     if not done.done():
-                        done.set_exception(InputError(self.trouble))
+                        done.set_exception(Broken(self.trouble))
                 continue
             for _, done in batch:
                 if not done.done():  # its connection may be gone

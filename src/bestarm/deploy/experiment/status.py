@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from bestarm.deploy.experiment.assignments import Assignments, State
+from bestarm.deploy.experiment.assignments import Assignments
 from bestarm.deploy.experiment.engine import Engine
 from bestarm.protocol.registry import method_for
 from bestarm.protocol.trace import Certificate
@@ -230,7 +230,7 @@ def _more(engine: Engine) -> int | None:
     last = {(bet.group, bet.arm): bet.log_wealth for bet in found.bets}
     last.pop(found.bets[-1].champion, None)
     least = min((wealth for wealth in last.values() if wealth < found.limit), default=found.limit)
-    counted = sum(state in (State.COUNTED, State.FILLED) for state in engine.state)
+    counted = sum(tally.counted + tally.filled for tally in engine.tallies)
     if least <= 0.5:
         return None
     return max(0, math.ceil(counted * (found.limit / least - 1.0)))

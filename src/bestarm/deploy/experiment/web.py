@@ -14,7 +14,7 @@ from bestarm.deploy.experiment.callers import Callers
 from bestarm.deploy.experiment.clerk import ExperimentOver, Request, SecondReward
 from bestarm.deploy.experiment.metrics import metrics_of
 from bestarm.deploy.experiment.openapi import description
-from bestarm.deploy.experiment.queue import Busy, Queue
+from bestarm.deploy.experiment.queue import Broken, Busy, Queue
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.deploy.experiment.status import Status
 from bestarm.errors import InputError
@@ -169,6 +169,8 @@ def _safe(handler: Handler, callers: Callers, browser: bool = False) -> Handler:
             found = answer({"error": "too many requests wait; try again"}, 429)
             found.headers["retry-after"] = "1"
             return found
+        except Broken as error:
+            return answer({"error": str(error)}, 503)
         except TooLarge:
             return answer({"error": f"the request is too large. Expected at most {MOST_BYTES:,} bytes."}, 413)
         except ExperimentOver as error:
