@@ -31,7 +31,7 @@ ROOMS: dict[str, str] = {
     "scenario": "scenario files",
     "study": "many runs, plans",
     "evidence": "what recorded data show",
-    "deploy": "federation and mesh",
+    "deploy": "federation, mesh, live experiments",
     "report": "pages and pictures",
     "cli": "the command line",
     "__init__": "the public names",

@@ -1,6 +1,7 @@
 """bestarm: find the best option when sites can't pool their data and communication is expensive."""
 
 import bestarm.methods  # noqa: F401 (registers them)
+from bestarm.deploy.experiment.experiment import Assignment, Experiment, ExperimentOver
 from bestarm.errors import InputError
 from bestarm.evidence.evidence import evidence
 from bestarm.evidence.record import Evidence
@@ -46,6 +47,7 @@ __all__ = [
     "Adversary",
     "Answer",
     "Arena",
+    "Assignment",
     "Attack",
     "Bandit",
     "Baseline",
@@ -54,6 +56,8 @@ __all__ = [
     "Beta",
     "Bounds",
     "Evidence",
+    "Experiment",
+    "ExperimentOver",
     "FedSel",
     "Fisher",
     "Function",

@@ -11,6 +11,7 @@ import typer
 from bestarm.cli.arena import arena
 from bestarm.cli.evidence import evidence
 from bestarm.cli.exit_codes import BAD_INPUT, DISK_FULL, INTERRUPTED, OK
+from bestarm.cli.experiment import app as experiment
 from bestarm.cli.federation import app as federation
 from bestarm.cli.federation import client, server
 from bestarm.cli.figures import figures
@@ -59,6 +60,7 @@ for _command in (
     app.command(cls=InPanels, short_help=f"{_short}.")(_command)
 app.add_typer(federation, name="federation")
 app.add_typer(mesh, name="mesh")
+app.add_typer(experiment, name="experiment")
 
 
 def main() -> None:

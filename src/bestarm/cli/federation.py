@@ -270,6 +270,7 @@ def client(
     log = logs.start()
     source = rewards.source()
     if test:
+        rewards.demand_testable()
         return show_trial(trial(folder, source, url=nats), as_json)
     try:
         with client_line(quiet=as_json or log.takes_stderr) as watch:

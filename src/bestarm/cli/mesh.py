@@ -170,6 +170,7 @@ def peer(
     log = logs.start()
     source = rewards.source()
     if test:
+        rewards.demand_testable()
         return show_trial(trial(folder, source), as_json)
     try:
         with peer_line(quiet=as_json or log.takes_stderr) as watch:

@@ -1,4 +1,4 @@
-"""Where the rewards of a client or a peer come from: --arms, --exec, --http or --csv."""
+"""Where the rewards of a client or a peer come from: --arms, --exec, --http, --csv or --serve."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bestarm.cli.terminal import warn
+from bestarm.cli.experiment import duration
+from bestarm.cli.terminal import remark, warn
 from bestarm.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ TestOption = Annotated[
 
 @dataclass(frozen=True)
 class Rewards:
-    """The options that say where rewards come from; the last three say how to read a CSV file."""
+    """The options that say where rewards come from; most others say how to read a CSV file."""
 
     arms: Annotated[
         str | None,
@@ -52,21 +53,68 @@ class Rewards:
         "reward"
     )
 
+    serve: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="rewards of subjects who arrive over HTTP"),
+    ] = None
+    deadline: Annotated[
+        str | None, typer.Option(help="with --serve: when a missing reward counts as --missing, such as 24h")
+    ] = None
+    missing: Annotated[float | None, typer.Option(help="with --serve: what a missing reward counts as")] = (
+        None
+    )
+
     def source(self) -> Callable[[Wants], Source]:
         """Return how a site makes its source of rewards; InputError unless exactly one is given."""
         from bestarm.deploy.pulling import source_from
 
-        given = sum(option is not None for option in (self.arms, self.command, self.http, self.csv))
+        given = sum(
+            option is not None for option in (self.arms, self.command, self.http, self.csv, self.serve)
+        )
         if given != 1:
             raise InputError(
                 f"{'more than one' if given else 'no'} source of rewards was given",
-                expected="one of --csv FILE, --exec CMD, --http URL, --arms package.module:object",
+                expected="one of --csv FILE, --exec CMD, --http URL, --arms package.module:object, "
+                "--serve HOST:PORT",
             )
+        if self.serve is not None:
+            return self._served(self.serve)
+        if self.deadline is not None or self.missing is not None:
+            raise InputError("--deadline and --missing belong to --serve", expected="--serve HOST:PORT")
         if self.rows not in ("once", "resample"):
             raise InputError(f"--rows {self.rows}", expected="once or resample")
         if self.csv is not None and self.rows == "resample":
             why = f"this is a simulation: pulls draw from {self.csv} with replacement"
             warn([f"{why}, so a verdict is about the file; see --rows once"])
+        live = ("serve", "deadline", "missing")
+        keys = {name: value for name, value in vars(self).items() if name not in live}
         return lambda site: source_from(
-            site.place.setup.scale, site.made, site.place.key.public, names=site.group.arms, **vars(self)
+            site.place.setup.scale, site.made, site.place.key.public, names=site.group.arms, **keys
         )
+
+    def demand_testable(self) -> None:
+        """InputError if there are no rewards to try."""
+        if self.serve is not None:
+            raise InputError(
+                "--test draws rewards, and those of a served client come from subjects",
+                fix="Leave out --test, and ask for GET /health when the client runs",
+            )
+
+    def _served(self, address: str) -> Callable[[Wants], Source]:
+        """Rewards of subjects that arrive over HTTP."""
+        from bestarm.deploy.experiment.live_source import LiveSource
+
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            raise InputError(f"--serve {address}", expected="HOST:PORT, such as 127.0.0.1:8080")
+
+        def ready(url: str, token: str | None) -> None:
+            remark(f"serving at {url}")
+            if token is not None:
+                remark(f"the token of the first caller, not shown again: {token}")
+
+        return lambda site: LiveSource(
+            site.place.folder, site.group, site.place.setup.scale, site.made,
+            host=host.strip("[]"), port=int(port), deadline=duration(self.deadline), missing=self.missing,
+            ready=ready,
+        )  # fmt: skip

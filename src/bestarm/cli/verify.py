@@ -14,10 +14,12 @@ from bestarm.cli.exit_codes import NOT_VERIFIED, OK
 from bestarm.cli.options import Json
 from bestarm.cli.render.federation import told
 from bestarm.cli.terminal import out, safe, say
+from bestarm.deploy.experiment.folder import is_experiment
 from bestarm.errors import InputError
 from bestarm.evidence.record import Evidence
 from bestarm.evidence.record import is_evidence as is_recorded_evidence
 from bestarm.records.record import Record
+from bestarm.records.verify import verify as verify_run
 from bestarm.simulate import run_journal
 
 if TYPE_CHECKING:  # its packages are optional
@@ -56,6 +58,8 @@ def verify(
             where=str(record),
             fix="A journal is replayed without it",
         )
+    if is_experiment(record):
+        return _verify_experiment(record, roster, as_json)
     if (record / "peer.json").exists():
         return _verify_peer(record, roster, as_json)
     if journalled:
@@ -98,6 +102,34 @@ def _verify_record(path: Path, replay: bool, roster: Path | None, as_json: bool)
     else:
         _show_failures(result.failures)
     return OK if result.ok else NOT_VERIFIED
+
+
+def _verify_experiment(path: Path, roster: Path | None, as_json: bool) -> int:
+    """Replay the journal of a live experiment, count every reward anew, and check its record."""
+    from bestarm.deploy.experiment.audit import audit
+    from bestarm.deploy.experiment.folder import journal_of, read
+
+    if roster is not None:
+        raise InputError("an experiment has no signatures", where=str(path), fix="Leave out --roster")
+    journal = journal_of(path)
+    found, engine = audit(journal), read(journal)
+    failures = list(found.failures)
+    if engine.over:
+        failures += verify_run(engine.record()).failures
+    verdict = engine.verdict
+    facts = {
+        "ok": not failures, "failures": failures, "assigned": found.assigned, "told": found.told,
+        "counted": found.counted, "missing": found.filled, "arm": verdict.summary if verdict else None,
+    }  # fmt: skip
+    if as_json:
+        print(json.dumps(facts))
+    elif failures:
+        _show_failures(failures)
+    else:
+        end = "it is not finished" if verdict is None else verdict.summary or f"undecided ({verdict.reason})"
+        text = f"{safe(str(path))} is sound: {found.assigned:,} assignments, {found.told:,} rewards, "
+        out.print(f"{text}each once; {found.counted:,} count; {safe(end)}.", soft_wrap=True)
+    return OK if not failures else NOT_VERIFIED
 
 
 def _verify_recorded(path: Path, replay: bool, roster: Path | None, as_json: bool) -> int:

@@ -22,6 +22,7 @@ from bestarm.problem.coins import flips
 from bestarm.problem.layout import Group
 from bestarm.problem.scale import Scale
 from bestarm.protocol.events import Pull
+from bestarm.protocol.machine import ForesightedClient
 
 REDRAWN = "rewards are drawn from a file with replacement: what is said of these arms is about the file"
 PLAYED = "each row of a file is played once: "
@@ -75,6 +76,7 @@ class Puller:
         """Make the pulls that the site wants until the site is finished."""
         batch = FIRST_BATCH  # pulls of each arm, on average
         if not self.site.over:
+            await self.source.open()
             self.source.demand_same(self.site.played, self.site.redrawn)
             if self.source.redraws:
                 self.site.note(REDRAWN)
@@ -96,13 +98,22 @@ class Puller:
                 await self.changed.wait()
                 continue
             arms = len(pull.arms)
-            times, began = min(batch * arms // pull.width or 1, pull.times), time.monotonic()
+            some = pull.times if self.source.whole else batch * arms // pull.width or 1
+            times, began = min(some, pull.times), time.monotonic()
+            self._plan(pull)
             self.site.ask(pull, times)
             await self._batch(pull, times)
             self.after()
             took = max(time.monotonic() - began, 1e-6)
             self.speed = times * pull.width / took
             batch = max(1, min(LARGEST_BATCH, 2 * batch, int(self.speed * BATCH_SECONDS / arms) or 1))
+
+    def _plan(self, pull: Pull) -> None:
+        """Tell the source what will be pulled, as far as that is known."""
+        machine, names = self.site.machine, self.site.group.arms
+        ahead = machine.upcoming if isinstance(machine, ForesightedClient) else ()
+        used = {name: self.site.made[name] - len(self.site.kept[a]) for a, name in enumerate(names)}
+        self.source.plan(used, (pull, *ahead))
 
     async def _batch(self, pull: Pull, times: int) -> None:
         """Pull; rewards that arrived are written to the journal even after an error."""

@@ -69,6 +69,9 @@ class Setting(Protocol):
     """A folder: the terms of its run, and its key."""
 
     @property
+    def folder(self) -> Path: ...
+
+    @property
     def setup(self) -> Terms: ...
 
     @property

@@ -31,7 +31,7 @@ ALL = "all cells together"
 class Check(msgspec.Struct, frozen=True):
     """One test: its kind, its cell, and Σd and Σd², from which its p-value follows."""
 
-    kind: str  # "drift" or "dependence"
+    kind: str  # "drift" or "dependence"; in live experiments also "missing"
     cell: str
     total: float
     squares: float
@@ -41,8 +41,8 @@ class Check(msgspec.Struct, frozen=True):
         """At most this probability if rows are independent: drift has two directions, dependence one."""
         if self.squares <= 0:
             return 1.0
-        sides = 2.0 if self.kind == "drift" else 1.0
-        toward = abs(self.total) if self.kind == "drift" else max(self.total, 0.0)
+        sides = 1.0 if self.kind == "dependence" else 2.0
+        toward = max(self.total, 0.0) if self.kind == "dependence" else abs(self.total)
         return min(1.0, sides * math.exp(-(toward**2) / (2 * self.squares)))
 
 

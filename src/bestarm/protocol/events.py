@@ -101,7 +101,19 @@ class Supply:
     left: tuple[int | None, ...]
 
 
-Event = Start | Received | Pulled | PatienceOver | Quiet | Stop | Drop | Supply
+@dataclass(frozen=True)
+class Ahead:
+    """This client has begun all pulls that are announced, although rewards are still to come.
+
+    `paces` says how fast each client makes pulls, in any unit. A driver whose rewards come late tells a
+    server whose table lists the event, which may then announce the next block.
+    """
+
+    client: str
+    paces: tuple[int, ...]
+
+
+Event = Start | Received | Pulled | PatienceOver | Quiet | Stop | Drop | Supply | Ahead
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Sized
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,6 +191,18 @@ class ClientMachine(Machine, Protocol):
 
     def local(self) -> dict[str, Any]:
         """The client's part of the certificate, as plain values."""
+
+
+@runtime_checkable
+class ForesightedClient(Protocol):
+    """A client that knows its next pulls while rewards of the outstanding one are still to come.
+
+    Messages of the server never replace its outstanding pull.
+    """
+
+    @property
+    def upcoming(self) -> tuple[Pull, ...]:
+        """The pulls after the outstanding one that are certain, in order."""
 
 
 class ServerMachine(Machine, Protocol):

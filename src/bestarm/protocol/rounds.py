@@ -21,6 +21,7 @@ from bestarm.protocol.codec import Malformed
 from bestarm.protocol.events import (
     ALL,
     Action,
+    Ahead,
     Decided,
     Drop,
     Event,
@@ -73,6 +74,8 @@ def heard(rows: Iterable[Sequence[object]]) -> Iterator[Event]:
                 yield Drop(client)
             case ["stop", str(reason)]:
                 yield Stop(reason)
+            case ["ahead", str(client), [*paces]]:
+                yield Ahead(client, tuple(pace for pace in paces if isinstance(pace, int)))
             case _:
                 raise InputError(f"event {row!r} is not an event of a server")
 

@@ -27,6 +27,7 @@ from bestarm.records.record import GOING, SCHEMA, Bits, Pulls, Record
 from bestarm.version import __version__
 
 SHARED = "play the same recording, so each of its rewards counts more than once"  # of clients, in a warning
+FILLED = "did not come by their deadline and count as"  # of rewards, in a warning
 CUT_OFF = "was cut off because it flooded the broker"  # of a client, in a warning
 
 
@@ -198,12 +199,14 @@ def conclude(
     clients: Sequence[Member],
     adversaries: Sequence[dict[str, Any]] = (),
     *,
-    time: int,
+    time: int | None,
+    warnings: Sequence[dict[str, Any]] = (),
     summaries: SummaryBook | None = None,
 ) -> Record:
     """The record of a run in process, from its machines; `unit` are the options as the machines have them.
 
-    `time` is the clock of the run. The verdict of a run that has not ended is undecided without a reason.
+    `time` is the clock of the run, if it has time steps. The verdict of a run that has not ended is undecided
+    without a reason.
     """
     local = {client.name: client.local() for client in clients}
     return _build(
@@ -217,7 +220,7 @@ def conclude(
         seed=seed,
         means=problem.means,
         proven_faulty=server.faulty,
-        warnings=server.warnings,
+        warnings=[*server.warnings, *warnings],
         adversaries=adversaries,
         summaries=summaries,
     )  # fmt: skip

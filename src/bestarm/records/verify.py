@@ -24,7 +24,16 @@ from bestarm.protocol.options import make, on_unit_scale
 from bestarm.protocol.registry import method_for, method_named
 from bestarm.protocol.rounds import heard
 from bestarm.protocol.summaries import SummaryBook, summary_failures
-from bestarm.records.build import CUT_OFF, SHARED, count_pulls, faults_of, good_event, on_user_scale, overall
+from bestarm.records.build import (
+    CUT_OFF,
+    FILLED,
+    SHARED,
+    count_pulls,
+    faults_of,
+    good_event,
+    on_user_scale,
+    overall,
+)
 from bestarm.records.record import SCHEMA, Bits, Record, digest, plain_json
 
 EVIDENCE = {"accused", "topic", "sequence", "first", "second"}  # the keys of a piece of evidence
@@ -208,9 +217,9 @@ def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
     claimed = {key: plain.get(key) for key in found}
     claimed["certificate"] = plain["verdict"]["certificate"]["server"]
     claimed["verdict"] = {**plain["verdict"], "certificate": {}}
-    # Whether clients play the same recording, and who was cut off, is only in the journal.
+    # Whether clients play the same recording, who was cut off, and what came late, is only in the journal.
     claimed["warnings"] = [
-        w for w in plain["warnings"] if SHARED not in w["text"] and CUT_OFF not in w["text"]
+        w for w in plain["warnings"] if not any(text in w["text"] for text in (SHARED, CUT_OFF, FILLED))
     ]
     for key, value in plain_json(found).items():
         if not _agree(value, claimed[key]):

@@ -71,6 +71,7 @@ class Fold:
         self.state: Any = _begin(beginning)
         self.server, self.run = beginning.kind == "federation-server", beginning.kind == kept.KIND
         self.peer = beginning.kind == "mesh-peer"
+        self.experiment = beginning.kind == "experiment"
         self.traced = list(self.state.firsts())[:MOST_TRACED] if self.run else []
         self._plan: tuple[collect.PlanFacts | None] | None = None  # of a run in process, once it is made
 
@@ -106,6 +107,8 @@ class Fold:
             return collect.of_rerun(self.state, self.sums, self._plan[0] if self._plan else None)
         if self.server:
             return collect.of_desk(self.state)
+        if self.experiment:
+            return collect.of_experiment(self.state.engine)
         return (
             collect.of_node(self.state, self.sums) if self.peer else collect.of_client(self.state, self.sums)
         )
@@ -115,6 +118,9 @@ class Fold:
         if self.run:
             run = self.state.run
             return msgspec.json.encode(run.record().to_dict()) if run.over else None
+        if self.experiment:
+            engine = self.state.engine
+            return msgspec.json.encode(engine.record().to_dict()) if engine.over else None
         if not self.server or not self.state.done:
             return None
         return msgspec.json.encode(self.state.record().to_dict())
@@ -145,6 +151,10 @@ def _begin(beginning: Beginning) -> Any:
         same = header["name"] == node.name and header["hears"] == list(node.hears)
         _demand(same and files.terms_from_dict(header["setup"]) == node.setup, beginning)
         return Node(node, journal, speak=False)
+    if beginning.kind == "experiment":
+        from bestarm.deploy.experiment.ledger import Replay, settings_from
+
+        return Replay(settings_from(header, str(beginning.path)))
     raise InputError(f'the journal of a "{beginning.kind}" can\'t be shown', where=str(beginning.path))
 
 

@@ -19,8 +19,9 @@ APPLICATION = 0x42415231  # SQLite's application_id: whose file this is
 WAL_PAGES = 64  # of the WAL before it is used again from its start
 WAL_BYTES = 32 + WAL_PAGES * (24 + 4096)  # the header of a WAL, and its pages, each with a header
 
-# kind -> the writer of such a journal. It is alone in its folder, except for a run, which is a single file.
+# kind -> the writer of such a journal. It is alone in its folder, except for a run and an experiment.
 WRITERS = {"federation-server": "server", "federation-client": "client", "mesh-peer": "peer", "run": "run"}
+WRITERS |= {"experiment": "program with this experiment"}
 
 SCHEMA = (
     "CREATE TABLE event (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, body BLOB NOT NULL, hash BLOB)",
@@ -81,7 +82,7 @@ def lock_writer(path: Path, kind: str | None) -> sqlite3.Connection:
             lock.close()
         if getattr(error, "sqlite_errorname", "") == "SQLITE_BUSY":
             if kind in WRITERS:
-                place = str(path if kind == "run" else path.parent)
+                place = str(path if kind in ("run", "experiment") else path.parent)
                 raise InputError(
                     f"a {WRITERS[kind]} is running here already",
                     where=place,

@@ -17,6 +17,7 @@ from bestarm.deploy.process import checkpoint
 from bestarm.errors import InputError
 from bestarm.problem.privacy import answer
 from bestarm.problem.scale import Scale
+from bestarm.protocol.events import Pull
 from bestarm.util.text import shorten
 
 PIECE = 10_000  # rewards requested at a time
@@ -77,6 +78,7 @@ class Source(ABC):
     batch = True  # whether one request may return several rewards
     limited = True  # whether an attempt ends after `retry.timeout`
     finite = False  # whether the rewards are known to run out
+    whole = False  # whether all pulls that the machine wants are asked for at once
     redraws = False  # whether recorded rewards are drawn with replacement
     marks: Mapping[int, str] = {}  # of a recording: number of first rows -> their digest
 
@@ -137,6 +139,12 @@ class Source(ABC):
     def left(self, arm: str) -> int | None:
         """How many more rewards of this arm there are; None if that is unknown or without end."""
         return None
+
+    async def open(self) -> None:  # noqa: B027 (most sources have nothing to begin)
+        """Begin, before the first pull."""
+
+    def plan(self, made: Mapping[str, int], pulls: Sequence[Pull]) -> None:  # noqa: B027
+        """Prepare for these pulls, in order; `made`: the rewards of each arm that earlier ones took."""
 
     def mark(self, made: Mapping[str, int]) -> dict[str, Any]:
         """What the journal stores about the rewards of these pulls, for ``demand_same`` after a restart."""

@@ -29,7 +29,8 @@ class Bet(Common):
         The probability that the interval of the winner's mean misses it, in addition to delta.
     allocation : str
         How the pulls of a block are shared among sites, for questions about all of them: in proportion to
-        their weights ("weights"), equally ("equal"), or to weight times standard deviation ("neyman").
+        their weights ("weights"), equally ("equal"), to weight times standard deviation ("neyman"), or to the
+        pace of a live experiment's sites ("pace"; elsewhere to their weights).
     margin : float
         For the question "control": the lead that does not matter, in units of the rewards.
     open_blocks : int
@@ -77,8 +78,8 @@ class Bet(Common):
     allocation: str = option(
         "weights",
         "how a block's pulls are shared among sites, if the question is about all of them",
-        choice("weights", "equal", "neyman"),
-        '"weights", "equal" or "neyman"',
+        choice("weights", "equal", "neyman", "pace"),
+        '"weights", "equal", "neyman" or "pace"',
     )
     margin: float = option(
         0.0,

@@ -31,6 +31,7 @@ from bestarm.simulate.run_journal import Rerun
 from bestarm.study.outlook import outlook
 
 if TYPE_CHECKING:  # its packages are optional
+    from bestarm.deploy.experiment.engine import Engine
     from bestarm.deploy.federation.desk import Desk
 
 replace = msgspec.structs.replace
@@ -221,6 +222,12 @@ def of_rerun(
     clients, firsts, drawn = rerun.run.problem.layout.clients, rerun.firsts(), set(told.leading())
     lines = {(clients[i], firsts[i], a): sums[i, a] for i, a in sorted(sums) if firsts[i] in drawn}
     return replace(facts, traces=told.drawn(lines))
+
+
+def of_experiment(engine: Engine) -> RunFacts:
+    """The facts of a live experiment at the current end of its journal."""
+    facts = of_record(engine.record(), quick=True, check=engine.over)
+    return facts if engine.over else replace(facts, verdict=None, digest=None)
 
 
 def of_desk(desk: Desk) -> RunFacts:

@@ -250,8 +250,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     their answer. `broken` says why nothing is promised, `checks` what is wrong with the record. `file` and
     `command` belong to the record. A question about several sites has `options_by_site`, and `answers` and
     `promises` as sentences. `roster` has every option in the order of the problem, which fixes its colour;
-    `wealths` are the bets of a method that bets. A run that is over has a `card`, and an `outlook` if runs like
-    it were simulated.
+    `wealths` are the bets of a method that bets. A run that is over has a `card`, and an `outlook` if runs
+    like it were simulated.
     """
 
     method: MethodFacts

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from bestarm.methods.bet.batches import spread
 from bestarm.methods.bet.block_client import BlockClient
 from bestarm.methods.bet.options import Bet
 from bestarm.methods.bet.sites.answers import verdict_for_client
@@ -52,6 +53,12 @@ class Client(BlockClient[Plan | End]):
     def stoppable(self) -> bool:
         """Whether the client can send a message that it makes no more pulls."""
         return self.own_wire.stoppable
+
+    @property
+    def upcoming(self) -> tuple[Pull, ...]:
+        """The pulls of the blocks that are announced and not begun, in order."""
+        blocks = [(pulls, reference) for _, pulls, reference in self.waiting if pulls.any()]
+        return tuple(spread(pulls, moments=not self.binary, against=ref) for pulls, ref in blocks)
 
     def _own(self, pulls: Ints) -> Ints:
         """The pulls of this client's arms, from those of all cells."""

@@ -85,7 +85,8 @@ class _Trials:
     def _plan(self, step: int, live: Mask) -> tuple[list[Stand], Ints]:
         """The next block of the trials that are live."""
         stands, ledger, course = self.ledger.stands(), self.ledger, self.course
-        scale = course.neyman(ledger.sums) if self.wire.tells_steps else None
+        neyman = self.options.allocation == "neyman"  # else nobody has measured the clients' pace
+        scale = (course.neyman(ledger.sums) if neyman else course.weights) if self.wire.tells_steps else None
         steps = course.steps(step, scale)
         size = np.ones(len(live), dtype=np.int64)
         for race, stand, bits in zip(ledger.races, stands, plan_bits(course), strict=True):

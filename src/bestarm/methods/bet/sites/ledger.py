@@ -7,6 +7,7 @@ a site, the server folds the same blocks again for the others.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -38,9 +39,27 @@ class Ledger:
     def stands(self) -> list[Stand]:
         """Who plays the next block, in each race."""
         found = [race.stand(self.sums) for race in self.races]
+        if self.n == 0:  # nothing is known yet
+            for stand in found:
+                stand.ratio = np.ones_like(stand.ratio)
         if self.course.layout.paired:  # the i-th pull of every option is the same subject
             for stand in found:
                 stand.ratio = np.ones_like(stand.ratio)
+        return found
+
+    def refreshed(self, stands: Sequence[Stand | None]) -> list[Stand | None]:
+        """The stands of a block, with the champions that the blocks before it suggest.
+
+        A block that was announced early names the champion of fewer blocks. Who bets on whom may depend on
+        all rewards of the blocks before it (docs/questions-proofs.md), unlike the pulls.
+        """
+        found = list[Stand | None]()
+        for race, stand in zip(self.races, stands, strict=False):
+            if stand is not None and not self.course.layout.paired:
+                newest = race.stand(self.sums).champion
+                usable = stand.inside[np.arange(len(newest)), newest]
+                stand = replace(stand, champion=np.where(usable, newest, stand.champion))
+            found.append(stand)
         return found
 
     @property

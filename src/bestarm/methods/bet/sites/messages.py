@@ -58,8 +58,8 @@ class Wire:
 
     @property
     def tells_steps(self) -> bool:
-        """Whether the steps of clients depend on rewards."""
-        return self.course.options.allocation == "neyman"
+        """Whether the steps of clients depend on rewards, or on their pace."""
+        return self.course.options.allocation in ("neyman", "pace")
 
 
 @dataclass(frozen=True)

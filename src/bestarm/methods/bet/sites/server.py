@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -25,7 +25,8 @@ from bestarm.methods.bet.uplink import MOST_SUPPLY
 from bestarm.problem.layout import Layout
 from bestarm.protocol.codec import Malformed
 from bestarm.protocol.decisions import Floats, Ints, Mask
-from bestarm.protocol.events import Action, Event, Start
+from bestarm.protocol.events import Action, Ahead, Event, Start
+from bestarm.protocol.machine import Transitions
 from bestarm.protocol.messages import Stopped
 from bestarm.protocol.rounds import DROPPED, OTHER_SITES, RoundServer
 from bestarm.protocol.verdict import Reason
@@ -52,6 +53,12 @@ class OpenBlock:
 class Server(RoundServer):
     """The server of Fed-Bet for the questions "overall", "each" and "control"."""
 
+    transitions: ClassVar[Transitions] = {
+        **RoundServer.transitions,
+        ("waiting", Ahead): frozenset({"waiting", "done"}),
+        ("done", Ahead): frozenset({"done"}),
+    }
+
     def __init__(self, layout: Layout, options: Bet) -> None:
         self.course = Course(layout, options)
         self.own_wire = Wire(self.course)
@@ -69,6 +76,7 @@ class Server(RoundServer):
         self.f = options.byzantine
         self.announced = self.course.n1  # pulls after all blocks that are announced
         self.supply = np.full(len(layout.clients), MOST_SUPPLY)
+        self.paces: Floats | None = None  # of the clients, if a driver tells them
         self.late = 0  # parts that came after their block was closed
         self.exits: list[dict[str, Any]] = []
         self.wealths: list[dict[str, Any]] = []
@@ -79,7 +87,23 @@ class Server(RoundServer):
         if isinstance(event, Start):
             self._enter("waiting")
             return self._conclude() if self.ledger.over[0] else []
+        if isinstance(event, Ahead):
+            return self._hurry(event)
         return super()._handle(event)
+
+    def _hurry(self, event: Ahead) -> list[Action]:
+        """Announce the next block while rewards of earlier ones are still to come."""
+        if self.state == "done" or not self._wants(event.client):
+            return []
+        self.events.append(["ahead", event.client, list(event.paces)])
+        self.paces = np.maximum(np.array(event.paces, dtype=np.float64), 1.0)
+        return self._announce()
+
+    def _wants(self, client: str) -> bool:
+        """Whether a race that is open needs this client, and a block may be announced for it."""
+        i = self.index[client]
+        races = [race for race in self.ledger.races if not race.over[0]]
+        return self._may_open and any(i in race.clients for race in races)
 
     @property
     def ticking(self) -> bool:
@@ -203,6 +227,8 @@ class Server(RoundServer):
     def _fold(self, k: int) -> None:
         """Let the ledger decide about closed block k, and note the wealths and what was settled."""
         block, stands, step = self.closed[k]
+        if self.f == 0:  # a liar could send its part after it has seen those of later blocks
+            stands = self.ledger.refreshed(stands)
         before = [race.inside[0].copy() for race in self.ledger.races]
         self.ledger.close(block, stands, step)
         for r, openers in enumerate(self.ledger.openers if not stands else ()):
@@ -227,7 +253,7 @@ class Server(RoundServer):
     def _announce(self) -> list[Action]:
         """Announce the next block, from the blocks that are closed."""
         n, course = self.announced, self.course
-        scale = course.neyman(self.ledger.sums)[0] if self.own_wire.tells_steps else None
+        scale = self._scale()
         step = course.blocks.step(n)
         if n + step > MAX_PULLS:
             return [] if self.open else self._undecided("budget")
@@ -249,6 +275,12 @@ class Server(RoundServer):
         self.announced += step
         self.round += 1
         return [self._send(plan), *self._advance()]
+
+    def _scale(self) -> Floats | None:
+        """What the steps of clients are in proportion to; None for their weights."""
+        if self.options.allocation == "pace":
+            return self.course.weights if self.paces is None else self.paces
+        return self.course.neyman(self.ledger.sums)[0] if self.own_wire.tells_steps else None
 
     def _cut(self, step: int, stands: list[Stand], scale: Floats | None) -> int:
         """The largest step that the data allow; champions get fewer pulls if theirs run out."""

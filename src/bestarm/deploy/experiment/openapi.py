@@ -1,0 +1,101 @@
+"""The OpenAPI description of the HTTP interface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bestarm.deploy.experiment.clerk import MOST, MOST_KEY
+from bestarm.deploy.experiment.settings import Settings
+from bestarm.version import __version__
+
+TEXT, NUMBER, WHOLE = {"type": "string"}, {"type": "number"}, {"type": "integer"}
+OUTCOMES = ["counted", "again", "late", "unplanned", "after"]
+
+
+def _object(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+def _errors(*codes: int) -> dict[str, Any]:
+    text = {
+        400: "the request is invalid", 401: "the bearer token is missing or wrong",
+        409: "the token has another reward already", 410: "the experiment is over, with after = stop",
+        413: "the request is too large", 429: "too many requests wait", 503: "the journal can't be written",
+    }  # fmt: skip
+    error = _object(["error"], error=TEXT)
+    return {str(code): {"description": text[code], **_json(error)} for code in codes}
+
+
+def description(settings: Settings) -> dict[str, Any]:
+    """The description of the interface of one experiment."""
+    low, high = settings.bounds
+    site = {**TEXT, "enum": list(settings.sites)}
+    reward = {**NUMBER, "minimum": low, "maximum": high}
+    assignment = _object(["option", "token"], option=TEXT, token=TEXT)
+    told = _object(["token", "reward"], token=TEXT, reward=reward)
+    outcome = {**TEXT, "enum": OUTCOMES}
+    key = {
+        "name": "Idempotency-Key", "in": "header", "schema": {**TEXT, "maxLength": MOST_KEY},
+        "description": "a repeated request with the same key gets the same assignments",
+    }  # fmt: skip
+    assign = {
+        "summary": "give the next subjects of a site an option each",
+        "parameters": [key],
+        "requestBody": _json(
+            _object([], site=site, times={**WHOLE, "minimum": 1, "maximum": MOST, "default": 1})
+        ),
+        "responses": {
+            "200": {
+                "description": "the assignment, or a list of them if `times` was given",
+                **_json({"oneOf": [assignment, _object(["assignments"], assignments=_list(assignment))]}),
+            },
+            **_errors(400, 401, 410, 413, 429, 503),
+        },
+    }
+    tell = {
+        "summary": "tell the reward of an assignment; to tell it again is harmless",
+        "requestBody": _json({"oneOf": [told, _object(["rewards"], rewards=_list(told))]}),
+        "responses": {
+            "200": {
+                "description": "whether it counts",
+                **_json(
+                    {
+                        "oneOf": [
+                            _object(["outcome"], outcome=outcome),
+                            _object(["outcomes"], outcomes=_list(outcome)),
+                        ]
+                    }
+                ),
+            },
+            **_errors(400, 401, 409, 413, 429, 503),
+        },
+    }
+    status = {
+        "summary": "what the experiment looks like now",
+        "responses": {"200": {"description": "status"}},
+    }
+    health = {"summary": "whether it takes requests", "security": [], "responses": _health()}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "bestarm experiment", "version": __version__},
+        "security": [{"bearer": []}],
+        "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
+        "paths": {
+            "/assign": {"post": assign},
+            "/reward": {"post": tell},
+            "/status": {"get": status},
+            "/health": {"get": health},
+        },
+    }
+
+
+def _list(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items, "maxItems": MOST}
+
+
+def _health() -> dict[str, Any]:
+    return {"200": {"description": "it does"}, **_errors(503)}

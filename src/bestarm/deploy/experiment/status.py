@@ -1,0 +1,236 @@
+"""What a live experiment looks like now: who leads, what each site has done, and who holds things up."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from bestarm.deploy.experiment.assignments import Assignments
+from bestarm.deploy.experiment.engine import Engine
+from bestarm.protocol.registry import method_for
+from bestarm.protocol.trace import Certificate
+from bestarm.records.build import on_user_scale
+
+
+class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One site.
+
+    Attributes
+    ----------
+    site : str
+        Its name.
+    assigned, told : int
+        Assignments and rewards so far.
+    counted, filled : int
+        Rewards that count, and those that did not come in time and count as `missing`.
+    late, unplanned, after : int
+        Rewards after their deadline; assignments outside the plan, and after the verdict. They do not count.
+    open : int
+        Assignments of the plan whose reward is still to come.
+    per_hour : float
+        Assignments per hour, in the last hour.
+    quiet : float
+        Seconds since the last assignment; since the experiment began, if there is none.
+    oldest : float or None
+        The age of the oldest open assignment, in seconds.
+    leader : str
+        The option with the largest mean at this site.
+    holds_up : bool
+        Whether the oldest block waits for this site.
+    """
+
+    site: str
+    assigned: int
+    told: int
+    counted: int
+    filled: int
+    late: int
+    unplanned: int
+    after: int
+    open: int
+    per_hour: float
+    quiet: float
+    oldest: float | None
+    leader: str
+    holds_up: bool
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """An experiment at one moment.
+
+    Attributes
+    ----------
+    state : {"running", "identified", "undecided"}
+        Whether there is a verdict, and which.
+    answer : str or None
+        The answer in words.
+    blocks : int
+        Blocks that count.
+    assigned, told : int
+        Assignments and rewards so far, at all sites.
+    options : tuple of str
+        The options that are still assigned.
+    leader : str or None
+        The option with the largest value so far; None where each site has its own answer.
+    lead : float or None
+        Its lead over the next one, on the scale of the rewards. Illustrative only.
+    waiting : int
+        Rewards that can't be used yet, because blocks before them, or their own, are incomplete.
+    hold_up : str
+        Which site the others wait for, and what that costs; empty if nobody waits.
+    more : int or None
+        A guess at how many more assignments the verdict needs; None if there is no basis for one.
+    seconds : float or None
+        A guess at the seconds until then.
+    sites : tuple of SiteStatus
+        The sites.
+    """
+
+    state: str
+    answer: str | None
+    blocks: int
+    assigned: int
+    told: int
+    options: tuple[str, ...]
+    leader: str | None
+    lead: float | None
+    waiting: int
+    hold_up: str
+    more: int | None
+    seconds: float | None
+    sites: tuple[SiteStatus, ...]
+
+
+def status_of(engine: Engine, now: float) -> Status:
+    """The status of an experiment."""
+    now = max(now, engine.now)
+    verdict, layout = engine.verdict, engine.problem.layout
+    slow = set() if engine.over else set(engine.server.missing_clients())
+    sites = tuple(_site(engine, i, now, group.name in slow) for i, group in enumerate(layout.groups))
+    leader, lead = _leader(engine)
+    playing = {
+        layout.groups[i].arms[arm]: None
+        for i, lane in enumerate(engine.lanes)
+        for arm in (lane.last.arms if lane.last is not None and not engine.over else ())
+    }
+    more = None if engine.over else _more(engine)
+    pace = math.fsum(site.per_hour for site in sites) / 3600.0
+    return Status(
+        state="running" if verdict is None else verdict.status,
+        answer=None if verdict is None else on_user_scale(verdict, engine.problem.scale).summary,
+        blocks=engine.server.rounds,
+        assigned=len(engine.time),
+        told=sum(site.told for site in sites),
+        options=tuple(playing),
+        leader=leader,
+        lead=lead,
+        waiting=_waiting(engine),
+        hold_up=_hold_up(engine, sites, _waiting(engine)),
+        more=more,
+        seconds=None if more is None or pace <= 0 else more / pace,
+        sites=sites,
+    )
+
+
+def site_status(assignments: Assignments, now: float) -> Status:
+    """The status of one site of a federation, which does not decide."""
+    site = _site(assignments, 0, max(now, assignments.now), holds_up=False)
+    return Status(
+        state="running", answer=None, blocks=0, assigned=site.assigned, told=site.told,
+        options=assignments.problem.layout.groups[0].arms, leader=site.leader, lead=None, waiting=0,
+        hold_up="", more=None, seconds=None, sites=(site,),
+    )  # fmt: skip
+
+
+def _site(engine: Assignments, i: int, now: float, holds_up: bool) -> SiteStatus:
+    tally, group = engine.tallies[i], engine.problem.layout.groups[i]
+    means = engine.means(i)
+    oldest = next((k for k in engine.batch if engine.site[k] == i), None)  # in the order of assignment
+    return SiteStatus(
+        site=group.name,
+        assigned=tally.assigned,
+        told=tally.told,
+        counted=tally.counted,
+        filled=tally.filled,
+        late=tally.late,
+        unplanned=tally.unplanned,
+        after=tally.after,
+        open=tally.open,
+        per_hour=tally.pace(now, engine.began),
+        quiet=0.0 if math.isnan(engine.began) else now - (tally.last if tally.assigned else engine.began),
+        oldest=None if oldest is None or engine.over else now - engine.time[oldest],
+        leader=group.arms[max(range(len(means)), key=means.__getitem__)],
+        holds_up=holds_up,
+    )
+
+
+def _leader(engine: Engine) -> tuple[str | None, float | None]:
+    """The option with the largest value, and its lead."""
+    layout, values = engine.problem.layout, dict[str, float]()
+    if layout.question.kind == "each":
+        return None, None
+    weights = layout.question.weights
+    for i, group in enumerate(layout.groups):
+        for arm, mean in zip(group.arms, engine.means(i), strict=True):
+            if weights:
+                values[arm] = values.get(arm, 0.0) + weights[i] * mean
+            else:
+                values[f"{group.name}/{arm}"] = mean
+    first, *rest = sorted(values, key=values.__getitem__, reverse=True)
+    lead = values[first] - values[rest[0]] if rest else 0.0
+    return first, lead * engine.problem.scale.width
+
+
+def _waiting(engine: Engine) -> int:
+    """The rewards that are in, and in no block that is closed."""
+    if engine.over:
+        return 0
+    arrived = sum(tally.counted + tally.filled for tally in engine.tallies)
+    closed: list[int] = engine.server.history[-1].get("count", []) if engine.server.history else []
+    return max(0, arrived - sum(closed))
+
+
+def _hold_up(engine: Engine, sites: tuple[SiteStatus, ...], waiting: int) -> str:
+    """Which site the oldest block waits for, and what that costs."""
+    slow = [site for site in sites if site.holds_up]
+    if not waiting or not 0 < len(slow) < len(sites):
+        return ""
+    parts = []
+    for site in slow:
+        lane = engine.lanes[engine.index[site.site]]
+        left = lane.batches[0].size - lane.batches[0].given if lane.batches else 0
+        if left and site.per_hour:
+            hours = left / site.per_hour
+            parts.append(f"{site.site} has {left:,} assignments to make, about {_time(hours * 3600)}")
+        elif left:
+            parts.append(f"{site.site} has {left:,} assignments to make, and no arrivals")
+        else:
+            parts.append(f"{site.site} has {site.open:,} rewards to come")
+    return f"{waiting:,} rewards wait: {'; '.join(parts)}"
+
+
+def _time(seconds: float) -> str:
+    for size, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:.0f} seconds"
+
+
+def _more(engine: Engine) -> int | None:
+    """A guess: the logarithm of the wealth that is furthest from its limit grows in proportion to pulls."""
+    layout = engine.problem.layout
+    room = method_for(engine.method, layout, engine.options)
+    local = {client.name: client.local() for client in engine.clients}
+    arms, clients = layout.arm_counts, tuple(group.clients for group in layout.groups)
+    trace = room.trace(Certificate(engine.unit, arms, clients, engine.server.certificate(), local))
+    found = trace.wealths()
+    if found is None or not found.bets:
+        return None
+    last = {(bet.group, bet.arm): bet.log_wealth for bet in found.bets}
+    last.pop(found.bets[-1].champion, None)
+    least = min((wealth for wealth in last.values() if wealth < found.limit), default=found.limit)
+    counted = sum(tally.counted + tally.filled for tally in engine.tallies)
+    if least <= 0.5:
+        return None
+    return max(0, math.ceil(counted * (found.limit / least - 1.0)))

@@ -1,0 +1,196 @@
+"""The HTTP interface of an experiment: POST /assign, POST /reward, GET /status, /health, /metrics and more.
+
+Requests and answers are JSON, errors too. Every request but GET /health needs the bearer token of a caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from bestarm.deploy.experiment.callers import Callers
+from bestarm.deploy.experiment.clerk import ExperimentOver, Request, SecondReward
+from bestarm.deploy.experiment.metrics import metrics_of
+from bestarm.deploy.experiment.openapi import description
+from bestarm.deploy.experiment.queue import Broken, Busy, Queue
+from bestarm.deploy.experiment.settings import Settings
+from bestarm.deploy.experiment.status import Status
+from bestarm.errors import InputError
+from bestarm.evidence.alarms import Alarm
+
+try:
+    from starlette import requests as web
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.responses import Response
+    from starlette.routing import Route
+except ImportError as error:
+    raise InputError(
+        f'serving an experiment needs the package "{error.name}"',
+        fix='Install it with: pip install "bestarm[serve]"',
+    ) from None
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+MOST_BYTES = 1 << 20  # of a request
+Handler = Callable[[web.Request], Awaitable[Response]]
+Pages = Callable[[Status, Sequence[Alarm]], str]
+
+
+class AssignBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of POST /assign."""
+
+    site: str | None = None
+    times: int | None = None
+
+
+class OneReward(msgspec.Struct, forbid_unknown_fields=True):
+    """One reward."""
+
+    token: str
+    reward: float
+
+
+class RewardBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of POST /reward: one reward, or several."""
+
+    token: str | None = None
+    reward: float | None = None
+    rewards: list[OneReward] | None = None
+
+
+_assign, _reward = msgspec.json.Decoder(AssignBody), msgspec.json.Decoder(RewardBody)
+_encode = msgspec.json.Encoder().encode
+
+
+class TooLarge(Exception):
+    """The body of a request is too large."""
+
+
+def answer(value: object, code: int = 200) -> Response:
+    """An answer in JSON."""
+    return Response(_encode(value), code, media_type="application/json")
+
+
+class Subject(Protocol):
+    """What is served: an experiment, or a site of a federation."""
+
+    @property
+    def settings(self) -> Settings:
+        """Sites, options and rewards."""
+
+    @property
+    def status(self) -> Status:
+        """What it looks like now."""
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """What speaks against the assumptions so far."""
+
+
+def application(queue: Queue, experiment: Subject, callers: Callers, pages: Pages | None = None) -> Starlette:
+    """The web application of an experiment, or of a site of a federation."""
+    known = _encode(description(experiment.settings))
+    site = next(iter(experiment.settings.sites)) if len(experiment.settings.sites) == 1 else None
+
+    async def assign(request: web.Request) -> Response:
+        body = _assign.decode(await _body(request) or b"{}")
+        key = request.headers.get("idempotency-key", "")
+        if (body.site or site) is None:
+            raise InputError("which site?", expected=f"one of: {', '.join(experiment.settings.sites)}")
+        asked = Request(site=body.site or site, times=1 if body.times is None else body.times, key=key)
+        given = (await queue.submit(asked)).assigned
+        return answer(given[0] if body.times is None else {"assignments": given})
+
+    async def reward(request: web.Request) -> Response:
+        body = _reward.decode(await _body(request))
+        if body.rewards is not None and body.token is None and body.reward is None:
+            told = [(each.token, each.reward) for each in body.rewards]
+            return answer({"outcomes": (await queue.submit(Request(rewards=told))).outcomes})
+        if body.token is None or body.reward is None or body.rewards is not None:
+            raise InputError("which reward?", expected='{"token": …, "reward": …} or {"rewards": […]}')
+        (outcome,) = (await queue.submit(Request(rewards=[(body.token, body.reward)]))).outcomes
+        return answer({"outcome": outcome})
+
+    async def status(request: web.Request) -> Response:
+        return answer(experiment.status)
+
+    async def health(request: web.Request) -> Response:
+        return answer({"ok": not queue.trouble, "error": queue.trouble}, 503 if queue.trouble else 200)
+
+    async def metrics(request: web.Request) -> Response:
+        text = metrics_of(experiment.status, experiment.alarms)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def openapi(request: web.Request) -> Response:
+        return Response(known, media_type="application/json")
+
+    async def page(request: web.Request) -> Response:
+        assert pages is not None
+        headers = {"content-security-policy": POLICY, "cache-control": "no-store"}
+        return Response(pages(experiment.status, experiment.alarms), media_type="text/html", headers=headers)
+
+    routes = [
+        Route("/assign", _safe(assign, callers), methods=["POST"]),
+        Route("/reward", _safe(reward, callers), methods=["POST"]),
+        Route("/status", _safe(status, callers), methods=["GET"]),
+        Route("/metrics", _safe(metrics, callers), methods=["GET"]),
+        Route("/openapi.json", _safe(openapi, callers), methods=["GET"]),
+        Route("/health", health, methods=["GET"]),
+    ]
+    if pages is not None:
+        routes.append(Route("/", _safe(page, callers, browser=True), methods=["GET"]))
+
+    async def missing(request: web.Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return answer({"error": str(error.detail)}, error.status_code)
+
+    return Starlette(routes=routes, exception_handlers={HTTPException: missing})
+
+
+def _safe(handler: Handler, callers: Callers, browser: bool = False) -> Handler:
+    """A handler that answers callers only, and turns errors into answers.
+
+    A browser has the token in the address: ``/?token=…``.
+    """
+
+    async def handle(request: web.Request) -> Response:
+        header = request.headers.get("authorization", "")
+        if browser and not header:
+            header = f"Bearer {request.query_params.get('token', '')}"
+        if callers.who(header) is None:
+            found = answer({"error": "no caller has this token. Send: Authorization: Bearer TOKEN"}, 401)
+            found.headers["www-authenticate"] = "Bearer"
+            return found
+        try:
+            return await handler(request)
+        except Busy:
+            found = answer({"error": "too many requests wait; try again"}, 429)
+            found.headers["retry-after"] = "1"
+            return found
+        except Broken as error:
+            return answer({"error": str(error)}, 503)
+        except TooLarge:
+            return answer({"error": f"the request is too large. Expected at most {MOST_BYTES:,} bytes."}, 413)
+        except ExperimentOver as error:
+            return answer({"error": str(error)}, 410)
+        except SecondReward as error:
+            return answer({"error": str(error)}, 409)
+        except InputError as error:
+            return answer({"error": str(error)}, 400)
+        except msgspec.MsgspecError as error:
+            return answer({"error": f"the body can't be read: {str(error)[:300]}"}, 400)
+
+    return handle
+
+
+async def _body(request: web.Request) -> bytes:
+    """The body of a request that is not too large."""
+    parts, size = list[bytes](), 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MOST_BYTES:
+            raise TooLarge
+        parts.append(part)
+    return b"".join(parts)

@@ -1,0 +1,114 @@
+"""Webhooks: POST requests that tell a program about the verdict, an alarm, or a site that stands still.
+
+Each notice is sent until it is accepted (a status of 2xx), at least once: the folder of the experiment notes
+which were, so that a restart repeats none of them for long. The body is signed with the experiment's secret:
+``X-Bestarm-Signature`` is the HMAC-SHA256 of the body, in hexadecimal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from http.client import HTTPException
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from bestarm.deploy.experiment.alarms import TEXT
+from bestarm.deploy.experiment.experiment import Experiment
+from bestarm.deploy.experiment.status import Status
+from bestarm.errors import InputError
+from bestarm.evidence.alarms import Alarm
+from bestarm.util.files import as_json, write
+from bestarm.util.text import shorten
+
+FILE = "webhooks.json"
+SECONDS = 10.0  # time limit of a request
+LONGEST = 300.0  # most seconds between two attempts
+log = logging.getLogger("bestarm")
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """Something that happened. `id` is the same whenever the notice is sent."""
+
+    id: str
+    event: str  # "verdict", "alarm" or "stalled"
+    text: str
+    site: str | None = None
+    answer: str | None = None
+
+
+def notices(status: Status, alarms: Sequence[Alarm], stalled: float | None) -> Iterator[Notice]:
+    """What there is to tell now; `stalled`: after how many seconds without progress a site stands still."""
+    if status.state != "running":
+        text = f"the answer is: {status.answer}" if status.answer else "the experiment ended undecided"
+        yield Notice("verdict", "verdict", text, answer=status.answer)
+    for alarm in alarms:
+        text = f"{alarm.cell}: {TEXT[alarm.kind]} (p = {alarm.pvalue:.2g})"
+        yield Notice(f"alarm {alarm.kind} {alarm.cell}", "alarm", text)
+    for site in status.sites:
+        if status.state != "running" or not site.holds_up or stalled is None:
+            continue
+        text = ""
+        if (site.oldest or 0.0) >= stalled:
+            text = f"{site.site} has {site.open:,} rewards to come, the oldest for {site.oldest:.0f} seconds"
+        elif not site.open and site.quiet >= stalled:
+            text = f"{site.site} had no visitors for {site.quiet:.0f} seconds"
+        if text and status.waiting:
+            yield Notice(f"stalled {site.site} {status.blocks}", "stalled", text, site=site.site)
+
+
+class Hooks:
+    """Sends notices to web addresses."""
+
+    def __init__(self, urls: Sequence[str], folder: Path, key: str) -> None:
+        for url in urls:
+            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+                raise InputError(f"webhook {shorten(url)}", expected="an address with http:// or https://")
+        self.urls, self.path, self._key = list(urls), folder / FILE, bytes.fromhex(key)
+        data = self.path.read_bytes() if self.path.exists() else b"[]"
+        self.sent: set[tuple[str, str]] = set(msgspec.json.decode(data, type=list[tuple[str, str]]))
+        self._pause: dict[tuple[str, str], float] = {}
+
+    async def tell(self, found: Sequence[Notice], now: float) -> None:
+        """Send the notices that were not accepted yet, unless an attempt failed a short while ago."""
+        for notice in found:
+            for url in self.urls:
+                place = (url, notice.id)
+                if place in self.sent or now < self._pause.get(place, 0.0):
+                    continue
+                trouble = await asyncio.to_thread(self._post, url, notice)
+                if trouble:
+                    before = self._pause.get(place, 0.0)
+                    wait = min(LONGEST, 2.0 * max(now - before, 1.0) if before else 1.0)
+                    self._pause[place] = now + wait
+                    log.warning("the webhook %s did not take the notice of %s: %s", url, notice.id, trouble)
+                    continue
+                self.sent.add(place)
+                write(self.path, as_json(sorted(self.sent)))
+
+    def _post(self, url: str, notice: Notice) -> str:
+        """Send a notice, and return what went wrong, or nothing."""
+        body = msgspec.json.encode(notice)
+        signature = hmac.new(self._key, body, hashlib.sha256).hexdigest()
+        headers = {"Content-Type": "application/json", "X-Bestarm-Signature": signature}
+        try:
+            request = urllib.request.Request(url, body, headers, method="POST")
+            with urllib.request.urlopen(request, timeout=SECONDS):
+                return ""
+        except urllib.error.HTTPError as error:
+            error.close()
+            return f"HTTP {error.code}"
+        except (OSError, HTTPException) as error:
+            return str(error) or type(error).__name__
+
+
+def news(experiment: Experiment, stalled: float | None) -> list[Notice]:
+    """The notices about an experiment now."""
+    return list(notices(experiment.status, experiment.alarms, stalled))

@@ -1,0 +1,196 @@
+"""The HTTP interface of an experiment: answers, errors, limits, tokens, keys."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+import bestarm as ba
+from bestarm.deploy.experiment import folder as place
+from bestarm.deploy.experiment.queue import Queue
+from bestarm.deploy.experiment.settings import make_settings
+from bestarm.deploy.experiment.web import application
+from bestarm.report.experiment import page_of
+
+KEYS = {
+    "delta": 0.05, "bounds": (0.0, 1.0), "goal": "max", "binary": True, "deadline": None, "missing": None,
+    "after": "stop", "seed": 1, "keys": {},
+}  # fmt: skip
+
+
+class Web:
+    """An application without a network: what it answers to a request."""
+
+    def __init__(self, folder):
+        self.token = place.create(folder, make_settings(["A", "B"], ["us", "eu"], None, **KEYS))
+        self.experiment = ba.Experiment.open(place.journal_of(folder))
+        self.queue = Queue(self.experiment)
+        self.app = application(self.queue, self.experiment, place.callers_of(folder), page_of)
+
+    async def _send(self, method, path, body, headers):
+        path, _, query = path.partition("?")
+        scope = {
+            "type": "http", "http_version": "1.1", "method": method, "path": path, "raw_path": path.encode(),
+            "query_string": query.encode(), "root_path": "", "scheme": "http", "server": ("test", 80),
+            "headers": [(k.lower().encode(), v.encode()) for k, v in headers.items()],
+        }  # fmt: skip
+        found = {}
+
+        async def receive():
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message):
+            if message["type"] == "http.response.start":
+                found["code"] = message["status"]
+            else:
+                found["body"] = found.get("body", b"") + message.get("body", b"")
+
+        await self.app(scope, receive, send)
+        return found["code"], found["body"]
+
+    async def call(self, method, path, body=None, *, token=None, **headers):
+        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        own = {"Authorization": f"Bearer {self.token if token is None else token}", **headers}
+        code, text = await self._send(method, path, data, own)
+        return code, json.loads(text) if text[:1] in (b"{", b"[") else text.decode()
+
+
+@pytest.fixture
+def web(tmp_path):
+    found = Web(tmp_path / "e")
+    yield found
+    found.experiment.close()
+    found.queue.close()
+
+
+def test_a_subject_is_assigned_an_option_and_its_reward_counts(web):
+    async def main():
+        code, own = await web.call("POST", "/assign", {"site": "us"})
+        assert (code, own["option"] in "AB") == (200, True)
+        assert await web.call("POST", "/reward", {**{"token": own["token"]}, "reward": 1}) == (
+            200, {"outcome": "counted"},
+        )  # fmt: skip
+        assert await web.call("POST", "/reward", {"token": own["token"], "reward": 1}) == (
+            200, {"outcome": "again"},
+        )  # fmt: skip
+        code, status = await web.call("GET", "/status")
+        assert (status["assigned"], status["told"], status["sites"][0]["site"]) == (1, 1, "us")
+
+    asyncio.run(main())
+
+
+def test_several_subjects_and_rewards_go_in_one_request(web):
+    async def main():
+        _, found = await web.call("POST", "/assign", {"site": "eu", "times": 3})
+        rewards = [{"token": own["token"], "reward": 0} for own in found["assignments"]]
+        assert await web.call("POST", "/reward", {"rewards": rewards}) == (200, {"outcomes": ["counted"] * 3})
+
+    asyncio.run(main())
+
+
+def test_a_repeated_request_with_its_key_gets_the_same_assignment(web):
+    async def main():
+        both = [await web.call("POST", "/assign", {"site": "us"}, **{"Idempotency-Key": "k"}) for _ in "ab"]
+        assert both[0] == both[1]
+        assert web.experiment.status.assigned == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code", "what"),
+    [
+        ("POST", "/assign", {"site": "mars"}, 400, "no site"),
+        ("POST", "/assign", {}, 400, "which site"),
+        ("POST", "/assign", {"site": "us", "times": 0}, 400, "1 to 10,000"),
+        ("POST", "/assign", {"site": "us", "colour": 1}, 400, "colour"),
+        ("POST", "/assign", b"{", 400, "can't be read"),
+        ("POST", "/assign", b" " * (1 << 20) + b" {}", 413, "too large"),
+        ("POST", "/reward", {"token": "0-1", "reward": 1}, 400, "not a token"),
+        ("POST", "/reward", {"token": "0-1"}, 400, "which reward"),
+        ("POST", "/reward", {"token": "0-1", "reward": "many"}, 400, "can't be read"),
+        ("GET", "/assign", None, 405, "Method Not Allowed"),
+        ("GET", "/nowhere", None, 404, "Not Found"),
+    ],
+)
+def test_errors_are_json_and_say_what_is_wrong(web, method, path, body, code, what):
+    found, said = asyncio.run(web.call(method, path, body))
+    assert found == code
+    assert what in said["error"]
+    assert web.experiment.status.assigned == 0
+
+
+def test_only_callers_with_a_token_are_answered_but_health_is_public(web):
+    async def main():
+        for path in ("/status", "/metrics", "/openapi.json", "/"):
+            code, said = await web.call("GET", path, token="wrong")
+            assert (code, "token" in said["error"]) == (401, True)
+        assert (await web.call("GET", "/health", token="wrong"))[0] == 200
+        code, said = await web.call("GET", f"/?token={web.token}", token="")
+        assert code == 401  # an empty header is a header
+        code, text = await web._send("GET", f"/?token={web.token}", b"", {})
+        assert (code, b"is running" in text) == (200, True)
+
+    asyncio.run(main())
+
+
+def test_a_caller_can_be_removed(tmp_path, web):
+    callers = place.callers_of(tmp_path / "e")
+    token = callers.add("mobile")
+    assert callers.who(f"Bearer {token}") == "mobile"
+    callers.remove("mobile")
+    assert callers.who(f"Bearer {token}") is None
+    assert place.callers_of(tmp_path / "e").names == ["app"]
+
+
+def test_a_second_reward_is_a_conflict_and_after_the_end_there_is_nothing(web):
+    async def main():
+        _, own = await web.call("POST", "/assign", {"site": "us"})
+        await web.call("POST", "/reward", {"token": own["token"], "reward": 1})
+        assert (await web.call("POST", "/reward", {"token": own["token"], "reward": 0}))[0] == 409
+        web.experiment.stop()
+        assert (await web.call("POST", "/assign", {"site": "us"}))[0] == 410
+
+    asyncio.run(main())
+
+
+def test_requests_that_wait_together_share_one_write(web):
+    async def main():
+        before = len(web.experiment._clerk._journal)
+        found = await asyncio.gather(*(web.call("POST", "/assign", {"site": "us"}) for _ in range(200)))
+        assert len({own["token"] for _, own in found}) == 200
+        assert len(web.experiment._clerk._journal) - before == 200
+
+    asyncio.run(main())
+
+
+def test_a_journal_that_can_not_be_written_ends_the_service(web):
+    async def main():
+        web.experiment._clerk._journal.close()
+        assert (await web.call("POST", "/assign", {"site": "us"}))[0] == 503
+        assert (await web.call("POST", "/assign", {"site": "us"}))[0] == 503
+        assert (await web.call("GET", "/health"))[0] == 503
+        assert web.experiment.status.assigned == 0  # nothing took effect
+
+    asyncio.run(main())
+
+
+def test_the_description_names_every_route(web):
+    code, said = asyncio.run(web.call("GET", "/openapi.json"))
+    assert code == 200
+    assert set(said["paths"]) == {"/assign", "/reward", "/status", "/health"}
+    assert said["paths"]["/assign"]["post"]["requestBody"]["content"]["application/json"]["schema"][
+        "properties"
+    ]["site"]["enum"] == ["us", "eu"]
+
+
+def test_metrics_are_those_of_the_status(web):
+    async def main():
+        await web.call("POST", "/assign", {"site": "us", "times": 7})
+        _, text = await web.call("GET", "/metrics")
+        assert 'bestarm_experiment_assignments_total{site="us"} 7' in text
+        assert 'bestarm_experiment_holds_up{site="eu"} 1' in text
+
+    asyncio.run(main())

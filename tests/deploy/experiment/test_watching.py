@@ -1,0 +1,147 @@
+"""What an experiment shows and tells: status, page, webhooks and alarms."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import http.server
+import json
+import threading
+
+import numpy as np
+import pytest
+
+import bestarm as ba
+from bestarm.deploy.experiment.alarms import FIRST_LOOK
+from bestarm.deploy.experiment.webhooks import Hooks, news
+from bestarm.report.experiment import page_of
+
+
+def rewarded(reward, options=("A", "B"), subjects=8 * FIRST_LOOK, **keys):
+    """An experiment whose k-th subject gets ``reward(option, k)``, and that is not decided soon."""
+    experiment = ba.Experiment(list(options), seed=1, delta=1e-9, **keys)
+    for k in range(subjects):
+        own = experiment.ask()
+        experiment.tell(own.token, reward(own.option, k))
+    return experiment
+
+
+def test_rewards_that_drift_or_depend_on_each_other_raise_an_alarm():
+    rng = np.random.default_rng(1)
+    drifting = rewarded(lambda option, k: float(rng.random() < 0.2 + 0.6 * (k > 500)))
+    assert {alarm.kind for alarm in drifting.alarms} >= {"drift"}
+    waves = rewarded(lambda option, k: float((k // 20) % 2))
+    assert "dependence" in {alarm.kind for alarm in waves.alarms}
+
+
+def test_independent_rewards_raise_none_at_any_look():
+    """Null: P(any alarm in a whole run) ≤ 0.01. More than 4 of 10 runs with one: 3e-8."""
+    raised = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        raised += bool(rewarded(lambda option, k, rng=rng: float(rng.random() < 0.5)).alarms)
+    assert raised <= 4
+
+
+def test_each_look_takes_a_fixed_number_of_rewards_and_the_levels_sum_to_the_rate():
+    experiment = rewarded(lambda option, k: float(k % 3 == 0))
+    assert experiment.alarms is not None
+    looks = experiment._watch.looks
+    assert {look.rows for look in looks.values()} == {FIRST_LOOK, 2 * FIRST_LOOK}
+    share = sum(1.0 / ((m + 1) * (m + 2)) for m in range(100_000))
+    assert share < 1.0
+    first = [look.level for (_, _, m), look in looks.items() if m == 0]
+    assert sum(first) == pytest.approx(0.01 / 2)
+
+
+class Receiver(http.server.BaseHTTPRequestHandler):
+    """Takes notices; refuses the first one."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.got.append((body, self.headers["X-Bestarm-Signature"]))
+        self.send_response(500 if len(self.server.got) == 1 else 200)
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def receiver():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        server.got = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_a_notice_is_sent_signed_until_it_is_accepted_and_not_again_after_a_restart(tmp_path, receiver):
+    experiment = rewarded(lambda option, k: float(option == "B"), subjects=600)
+    found = news(experiment, None)
+    assert [(notice.event, notice.answer) for notice in found] == [("verdict", "B")]
+    url, key = f"http://127.0.0.1:{receiver.server_port}/", experiment.settings.key
+    hooks = Hooks([url], tmp_path, key)
+    for now in (0.0, 0.5, 10.0, 20.0):
+        asyncio.run(hooks.tell(found, now))
+    assert len(receiver.got) == 2  # refused, then accepted after a pause
+    body, signature = receiver.got[1]
+    assert json.loads(body)["answer"] == "B"
+    assert signature == hmac.new(bytes.fromhex(key), body, hashlib.sha256).hexdigest()
+    asyncio.run(Hooks([url], tmp_path, key).tell(found, 0.0))
+    assert len(receiver.got) == 2
+    with pytest.raises(ba.InputError, match="http"):
+        Hooks(["file:///etc/passwd"], tmp_path, key)
+
+
+def test_a_site_that_others_wait_for_is_reported_as_stalled():
+    now = 0.0
+    experiment = ba.Experiment(["A", "B"], ["us", "eu"], seed=1, clock=lambda: now)
+    for own in experiment.ask_many("us", 100):
+        experiment.tell(own.token, 1.0)
+    experiment.ask_many("eu", 100)
+    now = 3600.0
+    assert [notice.event for notice in news(experiment, 7200.0)] == []
+    (notice,) = news(experiment, 3600.0)
+    assert (notice.event, notice.site) == ("stalled", "eu")
+    assert "100 rewards to come" in notice.text
+
+
+def test_a_site_without_visitors_is_reported_as_stalled():
+    now = 0.0
+    experiment = ba.Experiment(["A", "B"], ["us", "eu"], seed=1, clock=lambda: now)
+    for own in experiment.ask_many("us", 100):
+        experiment.tell(own.token, 1.0)
+    now = 3600.0
+    assert news(experiment, 7200.0) == []
+    (notice,) = news(experiment, 3600.0)
+    assert "no visitors" in notice.text
+
+
+def test_the_status_says_who_leads_who_holds_things_up_and_when_it_may_end():
+    rng = np.random.default_rng(2)
+    now = 0.0
+    experiment = ba.Experiment(["A", "B"], ["us", "eu"], binary=True, seed=1, delta=1e-6, clock=lambda: now)
+    for k in range(60):
+        now = 60.0 * k
+        for site, times in (("us", 30), ("eu", 3)):
+            for own in experiment.ask_many(site, times):
+                experiment.tell(own.token, float(rng.random() < (0.7 if own.option == "B" else 0.4)))
+    status = experiment.status
+    assert status.leader == "B"
+    assert 0.2 < status.lead < 0.4
+    assert status.sites[0].per_hour == pytest.approx(1800, rel=0.05)
+    assert status.more is None or status.more > 0
+    page = page_of(status, experiment.alarms)
+    assert "B leads by" in page
+    assert "<script" not in page
+
+
+def test_names_on_the_page_and_in_the_metrics_are_escaped():
+    from bestarm.deploy.experiment.metrics import metrics_of
+
+    experiment = ba.Experiment(["<b>A", "B"], ['s"1', "s2"], seed=1)
+    experiment.ask("s2")
+    assert "<b>" not in page_of(experiment.status, [])
+    assert 'site="s\\"1"' in metrics_of(experiment.status, [])
