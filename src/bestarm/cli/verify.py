@@ -31,8 +31,8 @@ def verify(
         Path,
         typer.Argument(
             metavar="RUN",
-            help="a saved record, evidence from a table, the folder of a federation's server or of a peer, "
-            "or a file of evidence against a client",
+            help="a saved record, evidence from a table, the folder of a federation's server, of a peer or of "
+            "an experiment, or a file of evidence against a client",
         ),
     ],
     replay: Annotated[
