@@ -65,8 +65,10 @@ def _row(title: str, main: object, *more: object) -> Html:
 
 def _together(text: object) -> object:
     """A text whose numbers stay on one line with their unit."""
-    plain = isinstance(text, str) and not isinstance(text, Html)
-    return str(text).replace(" %", "\u00a0%") if plain else text
+    if isinstance(text, Html) or not isinstance(text, str):
+        return text
+    first, *rest = text.split(" %")
+    return join(first, *[[Html("&nbsp;%"), part] for part in rest])
 
 
 def _best(card: AnswerCard) -> list[Html]:
