@@ -25,6 +25,7 @@ from bestarm.evidence.record import (
     Settings,
     Test,
 )
+from bestarm.evidence.value_bounds import value_bounds
 from bestarm.problem.scale import Scale
 from bestarm.stats import betting
 from bestarm.stats.sums import Sums
@@ -92,14 +93,14 @@ def tests_of(finding: Finding, settings: Settings, level: float) -> list[Test]:
 
 
 def options_of(
-    contest: Contest, settings: Settings, sums: Sums, tests: Sequence[Test], look: int | None
+    contest: Contest, settings: Settings, sums: Sums, tests: Sequence[Test], closed: Sequence[Sums] | None
 ) -> list[Option]:
-    """Every option of a contest; `look` is the number of blocks of a look at any time."""
+    """Every option of a contest; `closed` are the blocks of a look at any time."""
     scale = scale_of(settings)
-    means, ends = _means(contest, sums), intervals(contest, sums, settings.delta, look)
+    means, ends = _means(contest, sums), intervals(contest, sums, settings.delta, closed)
     rows = sums.count.sum(axis=-1)
     control = contest.options.index(settings.control) if settings.control in contest.options else -1
-    gaps = _gaps(contest, sums, settings.delta, look, control) if control >= 0 else None
+    gaps = _gaps(contest, sums, settings.delta, closed, control) if control >= 0 else None
     found = []
     for a, name in enumerate(contest.options):
         own = _own(tests, a, control, len(contest.options))
@@ -165,30 +166,30 @@ def _means(contest: Contest, sums: Sums) -> Floats:
     return np.asarray((contest.weights * mean).sum(axis=-1))
 
 
-def intervals(contest: Contest, sums: Sums, alpha: float, look: int | None) -> Ends:
+def intervals(contest: Contest, sums: Sums, alpha: float, closed: Sequence[Sums] | None) -> Ends:
     """An interval for the value of each option that misses it with probability at most alpha.
 
     With one site it is the betting interval, which holds at any time. With several it is Hoeffding's for the
-    weighted mean; for a look at any time, after block k, at alpha/(k(k + 1)).
+    weighted mean in one look, and that of bets in the `closed` blocks of a look at any time.
     """
     if contest.single:
         upper = np.minimum(sums.most + contest.grid, 1.0)
-        raised = sums.squares + 2 * contest.grid * sums.total + sums.count * contest.grid**2
+        squares = sums.squares + 2 * contest.grid * sums.total + sums.count * contest.grid**2
         ends = betting.intervals(
-            sums.count, sums.total, raised, sums.least, upper, alpha, rounded=contest.grid * sums.count
+            sums.count, sums.total, squares, sums.least, upper, alpha, rounded=contest.grid * sums.count
         )
         return ends[0][:, 0], ends[1][:, 0]
-    share = alpha if look is None else alpha / max(1, look * (look + 1))
-    with np.errstate(divide="ignore"):
-        variance = (contest.weights**2 / sums.count).sum(axis=-1)
-    radius = np.sqrt(math.log(2 / share) / 2 * variance) + contest.grid / 2
-    mean = np.nan_to_num(_means(contest, sums), nan=0.5)
+    if closed is not None:
+        return value_bounds(closed, contest.shape, contest.weights, alpha, contest.grid)
+    variance = (contest.weights**2 / sums.count).sum(axis=-1)
+    radius = np.sqrt(math.log(2 / alpha) / 2 * variance) + contest.grid / 2
+    mean = _means(contest, sums)
     return np.maximum(mean - radius, 0.0), np.minimum(mean + radius, 1.0)
 
 
-def _gaps(contest: Contest, sums: Sums, alpha: float, look: int | None, control: int) -> Ends:
+def _gaps(contest: Contest, sums: Sums, alpha: float, closed: Sequence[Sums] | None, control: int) -> Ends:
     """An interval for the lead of each option over the control: both values at alpha/2."""
-    low, high = intervals(contest, sums, alpha / 2, look)
+    low, high = intervals(contest, sums, alpha / 2, closed)
     return low - high[control], high - low[control]
 
 
@@ -239,12 +240,12 @@ def conclude(
         level = level_of(contest, settings, len(contests))
         if blocks is None:
             finding = combine([_finding(each, k) for each in looks], settings.looks)
-            found, number = contest.sums, None
+            found, closed = contest.sums, None
         else:
-            finding, found, number = _raced(blocks, k, contest, settings, level)
+            finding, found, closed = _raced(blocks, k, contest, settings, level)
         fisher |= finding.pvalues is not None
         sums.append(found)
-        options += options_of(contest, settings, found, tests_of(finding, settings, level), number)
+        options += options_of(contest, settings, found, tests_of(finding, settings, level), closed)
     best = best_of(options)
     done = all(best.values())
     if settings.question == "control":
@@ -277,8 +278,8 @@ def _finding(look: Look, contest: int) -> Finding:
 
 def _raced(
     blocks: Blocks, k: int, contest: Contest, settings: Settings, level: float
-) -> tuple[Finding, Sums, int]:
-    """The wealths of a contest, its sums and the number of its blocks."""
+) -> tuple[Finding, Sums, Sequence[Sums]]:
+    """The wealths of a contest, its sums, and its blocks."""
     closed = blocks.sums_of(k)
     found = replay(closed, contest.weights, claims_of(contest, settings), level)
     if found is None:
@@ -286,4 +287,4 @@ def _raced(
     total = Sums.none(contest.shape)
     for block in closed:
         total = total.plus(block)
-    return Finding(found.log_wealth, None), total, len(closed)
+    return Finding(found.log_wealth, None), total, closed

@@ -165,7 +165,7 @@ def log_wealth(blocks: Sums, weights: Floats, claims: Claims, level: float, grid
             pulls = Sides(now.count[at], now.count[:, claims.down])
             of_file = Sides(rows[at], rows[:, claims.down])
             bets = one_stake(up, down, pulls, of_file, weights, level, claims.margin)
-            against = _raised(now.at((slice(None), claims.down)), grid)
+            against = raised(now.at((slice(None), claims.down)), grid)
             logs[:, k] = log_wealths(bets, now.at(at), against)[..., 0]
         before = before.plus(now)
     return np.cumsum(logs, axis=1)
@@ -227,7 +227,7 @@ def _spread(sums: Sums, centre: Floats) -> Floats:
     return np.asarray((np.maximum(about, 0.0) + 4 * inside * (1 - inside)) / (sums.count + 4))
 
 
-def _raised(sums: Sums, grid: float) -> Sums:
+def raised(sums: Sums, grid: float) -> Sums:
     """The sums of the upper ends of a grid, from those of the lower ends."""
     if not grid:
         return sums

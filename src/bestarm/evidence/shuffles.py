@@ -20,6 +20,7 @@ from bestarm.stats.sums import Sums
 BLOCKS = 10
 MOST_AT_ONCE = 1 << 21  # sums that are held at once, for one of five arrays
 LAID_OUT = 1 << 22  # rows that are shuffled one by one where few of them are equal
+LAID_OUT_ONCE = 1 << 24  # rows of a cell that are shuffled once, if that is less work than counting pieces
 ALIKE = 50  # rows per distinct value, above which counts are drawn instead
 PIECES = 100
 MOST_WORK = 200_000  # rows or draws per order, all cells together, above which pieces are used
@@ -89,6 +90,7 @@ def draw(
             way, work = (_laid_out, rows) if few else (_counted, 2 * blocks * len(values))
             if work * len(contest.values) > MOST_WORK and rows >= LEAST_FOR_PIECES:
                 cut = block_sizes(np.array([rows]), PIECES)[:, 0]
+                way = _laid_out if rows <= min(LAID_OUT_ONCE, PIECES * len(values)) else _counted
                 pieces = np.array([cut, *(found[0] for found in way(values, counts, cut, 1, rng))])
                 count[..., j], total[..., j], squares[..., j] = _put_together(pieces, blocks, orders, rng)
             else:
