@@ -31,7 +31,7 @@ def verify(
         Path,
         typer.Argument(
             metavar="RUN",
-            help="a saved record, evidence from a table, the folder of a federation's server, of a peer or of "
+            help="a saved record, evidence from a table, the folder of a federation's server, a peer or "
             "an experiment, or a file of evidence against a client",
         ),
     ],

@@ -9,7 +9,7 @@ import numpy as np
 
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.numbers import number
-from bestarm.report.page.parts import Section, command, figure, filled, fold
+from bestarm.report.page.parts import Section, code, command, figure, filled, fold
 from bestarm.report.svg.arena import front, numbered, profile
 from bestarm.stats.intervals import binomial_interval
 from bestarm.study.arena.result import Arena, Entry, Ground, Mean, Score
@@ -264,7 +264,7 @@ def _reproduce(found: Arena, attached: list[Html]) -> Html:
         f"bestarm arena --methods {labels} --instances {names} --delta {found.delta:g} "
         f"--trials {found.trials} --seed {found.seed} --most {found.most} --out DIR"
     )
-    rows = [[score.method, score.instance, tag("code", score.command)] for score in found.scores]
+    rows = [[score.method, score.instance, code(score.command)] for score in found.scores]
     return join(
         tag("p", "This command gives the same numbers, with any number of processes:"),
         command(whole),

@@ -17,7 +17,7 @@ from bestarm.evidence.record import Evidence, Option
 from bestarm.report.colours import colour
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.numbers import number, short
-from bestarm.report.page.parts import MOST_ROWS, Section, figure, filled, fold, keys, made_by
+from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, filled, fold, keys, made_by, prose
 from bestarm.report.svg.base import CHARACTER, PHONE, Axis, cut, path, svg, words
 from bestarm.report.svg.base import MOST_ROWS as MOST_DRAWN
 from bestarm.version import __version__
@@ -154,17 +154,23 @@ def _alarms(evidence: Evidence) -> Html | None:
     listed = [tag("li", clean(f"{reason(alarm)}.", 600)) for alarm in evidence.alarms[:MOST_ROWS]]
     told = "Statuses, e-values and intervals on this page would hold for independent rows. These are not."
     return join(
-        tag("p", told, class_="bad"), tag("ul", *listed), *[tag("p", text) for text in remedies(evidence)]
+        tag("p", told, class_="bad"),
+        tag("ul", *listed),
+        *[tag("p", prose(text)) for text in remedies(evidence)],
     )
 
 
 def _assumptions(evidence: Evidence) -> Html:
-    told = [tag("li", clean(text, 600)) for text in assumptions(evidence)]
+    told = [tag("li", prose(clean(text, 600))) for text in assumptions(evidence)]
     return join(tag("ul", *told))
 
 
 def _notes(evidence: Evidence) -> Html | None:
-    return tag("ul", *[tag("li", clean(note, 600)) for note in evidence.notes]) if evidence.notes else None
+    return (
+        tag("ul", *[tag("li", prose(clean(note, 600))) for note in evidence.notes])
+        if evidence.notes
+        else None
+    )
 
 
 def _reproduce(evidence: Evidence, attached: Html | None) -> Html:
@@ -173,9 +179,7 @@ def _reproduce(evidence: Evidence, attached: Html | None) -> Html:
     rows += [
         [f"weight of {site}", number(share)] for site, share in list(settings.weights.items())[:MOST_ROWS]
     ]
-    what = tag(
-        "p", "Every number here follows from the counts in the record: ", tag("code", "bestarm verify FILE")
-    )
+    what = tag("p", "Every number here follows from the counts in the record: ", code("bestarm verify FILE"))
     made = {"bestarm": __version__, "record": evidence.version}
     return join(
         what,

@@ -18,6 +18,8 @@ from bestarm.report.words import interval_note
 
 ALL, FIRST = 30, 20  # up to ALL options are shown at once; of more, the FIRST ones, and a fold with the rest
 
+SHORT = 24  # characters; a longer name may be broken
+
 WIDTH = 150  # of the picture in a row
 
 
@@ -83,7 +85,7 @@ def _table(facts: RunFacts, shown: Sequence[Standing], rank: int, x: Axis | None
     rows = [
         [
             str(rank + k) if one.mean is not None else "–",
-            tag("span", _dot(one), name(one.name, 80), class_="option"),
+            tag("span", _dot(one), name(one.name, 80), class_=f"option{' short' * (len(one.name) <= SHORT)}"),
             number(one.mean),
             _whisker(one, x),
             _interval(one),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -55,10 +56,20 @@ def script() -> str:
     return files("bestarm.report").joinpath("page.js").read_text(encoding="utf-8")
 
 
+def code(text: str) -> Html:
+    """A command in a text. A line never breaks inside a word, such as after the dashes of an option."""
+    return tag("code", [[" " if k else None, tag("span", word)] for k, word in enumerate(text.split(" "))])
+
+
 def command(text: str) -> Html:
-    """A command to copy. A line never breaks inside a word, such as after the dashes of an option."""
-    words = [[" " if k else None, tag("span", word)] for k, word in enumerate(text.split(" "))]
-    return tag("pre", tag("code", *words), class_="command")
+    """A command to copy."""
+    return tag("pre", code(text), class_="command")
+
+
+def prose(text: str) -> Html:
+    """A text whose options, such as --time, are not broken after their dashes."""
+    parts = re.split(r"(--[a-z][a-z-]*)", text)
+    return join(*[tag("span", part, class_="flagged") if k % 2 else part for k, part in enumerate(parts)])
 
 
 def figure(draw: Callable[[int], Html | None], caption: str) -> Html | None:

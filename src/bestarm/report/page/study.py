@@ -8,7 +8,7 @@ from typing import Any
 from bestarm.report import svg
 from bestarm.report.facts import CellFacts, StudyFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
-from bestarm.report.page.parts import MOST_ROWS, Section, figure, made_by
+from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, made_by
 from bestarm.report.svg import cell_name, number
 
 KINDS = {
@@ -90,7 +90,7 @@ def _figures(facts: StudyFacts) -> Html:
 
 
 def _reproduce(facts: StudyFacts, attached: Html | None) -> Html:
-    command = tag("code", "bestarm study SCENARIO.toml --trials … --vary … --out FILE")
+    command = code("bestarm study SCENARIO.toml --trials … --vary … --out FILE")
     return join(
         tag("p", "Made by ", command, f". {made_by(facts.versions)}"),
         tag("p", f"Seed {facts.seed}.") if facts.seed else None,
