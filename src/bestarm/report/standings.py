@@ -74,6 +74,8 @@ class _Known:
 
     def __init__(self, facts: RunFacts) -> None:
         self.facts, self.won = facts, winners(facts)
+        options = facts.card.options if facts.card else ()
+        self.told = {option.name: option for option in options if option.mean is not None}
         self.lines = {line.name: line for line in facts.lines}
         self.traces = {f"{facts.groups[t.group].name}/{t.arm}": t for t in facts.traces}
         self.exits = {exit_.name: exit_ for exit_ in reversed(facts.exits)}
@@ -86,7 +88,9 @@ class _Known:
     def standing(self, name: str, place: int) -> Standing:
         """An option, without its lead."""
         span, pulls, mean = self._numbers(name)
-        if name in self.won:
+        if told := self.told.get(name):  # the card's numbers, once there is a verdict
+            mean, span, pulls = told.mean, told.interval or (None, None), told.pulls or pulls
+        elif name in self.won:
             mean, span = self._said(name, mean, span)
         exit_, (state, became) = self._exit(name), self.state(name)
         if mean is None and state == "in" and self.lines and self.facts.verdict is None:
