@@ -511,9 +511,13 @@ def test_an_undecided_page_does_not_contradict_itself(tmp_path):
     assert facts.traces[0].pulls[-1] == 50  # recorded rewards can be traced as well
     public = Page(page.of_record(record.public())).text
     assert "Still in the race, as far as the server knows: Rome/Gio, Rome/Leo, Rome/Dino, Oslo/Ida." in public
-    early = Page(page.of_record(ba.identify(late(tmp_path), "fisher", seed=1, n0=60))).text
-    assert "means of the rewards themselves; pictures below are of coins" in early
-    assert "1Rome/Gio9.88" in early
+    keys = {"seed": 1, "n0": 60}
+    early = Page(page.of_record(ba.identify(late(tmp_path), "fisher", **keys))).text
+    assert "means of the rewards themselves" not in early
+    assert "1Rome/Leo12" in early  # the means of coins, as on the card
+    kept = Page(page.of_record(ba.identify(late(tmp_path), "fisher", summaries=False, **keys))).text
+    assert "means of the rewards themselves; pictures below are of coins" in kept
+    assert "1Rome/Gio9.88" in kept
 
 
 def test_a_page_names_the_record_s_own_file_and_one_mean_per_arm(tmp_path):

@@ -48,11 +48,18 @@ def _caption(facts: RunFacts, ranked: Sequence[Standing], shown: int) -> str:
     return f"All {len(ranked)} options{now}"
 
 
+def _what_intervals_promise(facts: RunFacts) -> str:
+    """What the intervals of the table promise, in a sentence."""
+    if facts.card is not None and facts.card.alpha is not None:
+        return "The intervals are those of the answer above: what they promise holds for all of them together."
+    return interval_note(facts.method) or "The interval is the one that the method claims."
+
+
 def _said(facts: RunFacts, ranked: Sequence[Standing], first: Sequence[Standing]) -> str:
     """What the columns are, in a few sentences."""
     found = [f"Ranked by {clean(facts.mean)}." if len(ranked) > 1 else ""]
     if any(one.lower is not None for one in ranked):
-        found.append(interval_note(facts.method) or "The interval is the one that the method claims.")
+        found.append(_what_intervals_promise(facts))
     if any(one.mean is None for one in ranked):
         found.append("A dash is what the server was never told: it stayed at the site.")
     found.append("Lead: how far an option is ahead of the next one.")

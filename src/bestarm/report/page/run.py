@@ -97,7 +97,9 @@ def _wealths(facts: RunFacts) -> Html | None:
 
 def _intervals(facts: RunFacts) -> Html | None:
     if not facts.lines and facts.so_far:
-        own = " (means of the rewards themselves; pictures below are of coins)" * bool(facts.coins)
+        told = facts.card is not None and bool(facts.card.options)  # then they are those of coins, as below
+        own = " (means of the rewards themselves; pictures below are of coins)"
+        own *= bool(facts.coins and not told)
         text = "No round was completed. The leaderboard shows what was drawn until then"
         return tag("p", f"{text}{own}.")
     if not facts.lines:
