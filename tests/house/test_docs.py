@@ -52,6 +52,8 @@ PAGES = sorted(ROOT.glob("*.md"))
 PAGES += sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
 LONG = (
     "README.md",
+    "delta.md",
+    "federation-howto.md",
     "federation.md",
     "figures.md",
     "mesh.md",
@@ -255,6 +257,8 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch, terminal):
             (tmp_path / block.file).write_text(block.text, encoding="utf-8")
         elif block.language == "toml":
             check_scenario(block.text, tmp_path / "unnamed.toml", where)
+    for picture in re.findall(r"images/made/(\S+)", text):  # a picture that the page says its code makes
+        assert (tmp_path / picture).exists(), f"{page.name} shows {picture}, and does not make it"
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", "") or "").startswith(str(tmp_path)):
             del sys.modules[name]
