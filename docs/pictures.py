@@ -213,7 +213,9 @@ def gamblers() -> Any:
         ax.axhline(20, color="black", linestyle="--", linewidth=1)
         ax.spines[["top", "right"]].set_visible(False)
         reached = (money.max(axis=1) >= 20).mean()
-        ax.set_title(f"{'the best option' if option == 0.7 else 'a worse option'}: {reached:.1%} ever reach 20")
+        ax.set_title(
+            f"{'the best option' if option == 0.7 else 'a worse option'}: {reached:.1%} ever reach 20"
+        )
         ax.set(yscale="log", ylim=(1e-3, 1e3), xlim=(0, tries if option == 0.7 else 400), xlabel="tries")
     panels[0].set_ylabel("money of a gambler (log scale)")
     return panels[0]
@@ -312,7 +314,9 @@ def choice() -> Any:
 
     def ask(y: float, text: str, answer: str, box: str, height: float = 1.0) -> None:
         ax.add_patch(
-            Polygon([(1.5, y), (4, y + 0.85), (6.5, y), (4, y - 0.85)], facecolor="#fff3d6", edgecolor="#b8860b")
+            Polygon(
+                [(1.5, y), (4, y + 0.85), (6.5, y), (4, y - 0.85)], facecolor="#fff3d6", edgecolor="#b8860b"
+            )
         )
         ax.text(4, y, text, ha="center", va="center", fontsize=9)
         if box:
@@ -322,14 +326,19 @@ def choice() -> Any:
 
     ask(10.5, "Are the results\nrecorded already?", "yes", "bestarm evidence")
     ask(8.1, "Is there a server\nthat all sites trust?", "no", 'p2p, exchange = "intervals"')
-    ask(5.7, "May some clients\nlie or break?", "yes", "byzantine = f, 2f + 1 clients:\nfisher (0/1 rewards) or bet")
+    ask(
+        5.7,
+        "May some clients\nlie or break?",
+        "yes",
+        "byzantine = f, 2f + 1 clients:\nfisher (0/1 rewards) or bet",
+    )
     ask(3.0, "What is most\nexpensive?", "", "")
     for top, word in ((10.5, "no"), (8.1, "yes")):
         _arrow(ax, (4, top - 0.85), (4, top - 1.55), word)
     _arrow(ax, (4, 4.85), (4, 3.85), "no")
     ends = (
-        (4.2, "rounds", "0/1 rewards: fisher, else bet;\nprefer = \"rounds\"", BLUE),
-        (3.2, "bits", "0/1 rewards: fisher, else bet;\nprefer = \"bits\"", BLUE),
+        (4.2, "rounds", '0/1 rewards: fisher, else bet;\nprefer = "rounds"', BLUE),
+        (3.2, "bits", '0/1 rewards: fisher, else bet;\nprefer = "bits"', BLUE),
         (2.2, "tries", 'bet, prefer = "pulls"', BLUE),
         (1.2, "not sure", "bet (the default)", GREEN),
     )

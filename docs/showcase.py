@@ -101,10 +101,12 @@ def markdown() -> str:
     shown = []
     for name, page in PAGES.items():
         pictures = "".join(
-            f'<img class="only-{scheme}" src="_images/{name}-{scheme}.png" alt="{page.title}" width="660" height="456">'
+            f'<img class="only-{scheme}" src="_images/{name}-{scheme}.png" alt="{page.title}">'
             for scheme in SCHEMES
         )
-        shown.append(f'<div><a href="pages/{name}.html">{pictures}</a><p><b>{page.title}.</b> {page.shows}</p></div>')
+        shown.append(
+            f'<div><a href="pages/{name}.html">{pictures}</a><p><b>{page.title}.</b> {page.shows}</p></div>'
+        )
     return '```{raw} html\n<div class="gallery">\n' + "\n".join(shown) + "\n</div>\n```"
 
 
