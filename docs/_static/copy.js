@@ -1,7 +1,8 @@
-// A button on every block of code that copies it. Output (language "text") has none.
+// A button on every block of code that copies it. Output (language "text", unless it is a named file) has none.
 document.addEventListener("DOMContentLoaded", () => {
   for (const block of document.querySelectorAll("div.highlight")) {
-    if (!navigator.clipboard || block.parentElement.classList.contains("highlight-text")) continue;
+    const output = block.closest(".highlight-text") && !block.closest(".literal-block-wrapper");
+    if (!navigator.clipboard || output) continue;
     const button = document.createElement("button");
     button.className = "copy";
     button.type = "button";
