@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+from commands import bestarm
+
 QUICK = """
 method = "fed-sel"
 delta = 0.1
@@ -33,13 +35,6 @@ bounds = [0, 60]
 """
 ONCE = LATE + 'rows = "once"\n'
 LATE += 'rows = "resample"\n'
-
-
-def bestarm(*args, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "bestarm.cli", *map(str, args)],
-        capture_output=True, text=True, cwd=cwd, env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
-    )  # fmt: skip
 
 
 @pytest.fixture

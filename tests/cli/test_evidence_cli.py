@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
-from types import SimpleNamespace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from bestarm.cli import main
+import commands
 
 
 @pytest.fixture
-def bestarm(monkeypatch, capsys, tmp_path):
-    """Run the command in this process, in the test's folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-
-    def run(*args):
-        monkeypatch.setattr(sys, "argv", ["bestarm", *map(str, args)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return SimpleNamespace(returncode=ended.value.code, stdout=said.out, stderr=said.err)
-
-    return run
+def bestarm(tmp_path):
+    """Run a command in the test's folder."""
+    return partial(commands.bestarm, cwd=tmp_path)
 
 
 def table(path, means, n=400, ordered=False):

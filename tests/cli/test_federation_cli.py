@@ -19,6 +19,7 @@ from bestarm.deploy.federation.client import Progress
 from bestarm.deploy.federation.verification import verify
 from bestarm.report import page
 from bestarm.util.journal import Journal
+from commands import bestarm
 from federations import CASES, Coins, Folds
 
 QUICK = """
@@ -32,8 +33,8 @@ n = 2
 """
 
 
-def bestarm(*args, cwd=None, without="no_such_module"):
-    """Run a command as a user types it; the module `without` is treated as not installed."""
+def alone(*args, cwd=None, without="no_such_module"):
+    """Run a command in a process of its own; the module `without` is treated as not installed."""
     code = "import sys; from bestarm import cli; sys.modules[sys.argv.pop(1)] = None; cli.main()"
     return subprocess.run(
         [sys.executable, "-c", code, without, *map(str, args)],
@@ -56,7 +57,7 @@ def bestarm(*args, cwd=None, without="no_such_module"):
 )
 def test_a_missing_package_is_named_before_anything_is_created(tmp_path, module, package, command):
     (tmp_path / "s.toml").write_text(QUICK)
-    done = bestarm(*command.split(), cwd=tmp_path, without=module)
+    done = alone(*command.split(), cwd=tmp_path, without=module)
     assert done.returncode == 2, done.stderr
     extra = command.split()[0]
     wanted = f'a {extra} needs the package "{package}". Install it with: pip install "bestarm[{extra}]"'
@@ -139,11 +140,11 @@ def test_a_table_of_another_site_is_refused_before_a_pull_and_columns_may_have_o
     bestarm("federation", "init", "s.toml", "--out", "fed", "--port", 0, cwd=tmp_path)
     bestarm("mesh", "init", "s.toml", "--out", "mesh", "--port", 0, cwd=tmp_path)
     for command, place in (("client", tmp_path / "fed/clients"), ("peer", tmp_path / "mesh/nodes")):
-        wrong = bestarm(command, place / "Rome-1", "--csv", "Rome.csv", cwd=tmp_path)
+        wrong = alone(command, place / "Rome-1", "--csv", "Rome.csv", cwd=tmp_path)
         assert wrong.returncode == 2
         assert "The columns are: courier, minutes late. Name yours: --arm-column, " in wrong.stderr
         named = ("--csv", "Rome.csv", "--arm-column", "courier", "--reward-column", "minutes late")
-        other = bestarm(command, place / "Berlin-1", *named, cwd=tmp_path)
+        other = alone(command, place / "Berlin-1", *named, cwd=tmp_path)
         assert other.returncode == 2
         assert 'Rome.csv: there are no rewards for arm "Anna". Known: Dino.' in other.stderr
         with Journal.open(place / "Berlin-1" / "journal.db", write=False) as journal:
@@ -190,7 +191,7 @@ def test_a_server_says_what_files_it_left_and_why_clients_are_missing(folds, tmp
     say(folds, "west-1", "all rewards were played")
     folds.desk.stop("silence")
     folds.close()
-    done = bestarm("server", "fed", "--linger", 0, cwd=tmp_path)
+    done = alone("server", "fed", "--linger", 0, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     assert "the run is over; telling the clients" in done.stderr
     assert re.search(r"west-1 said \(in round \d+\): all rewards were played", done.stdout)

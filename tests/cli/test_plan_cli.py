@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -16,6 +14,7 @@ from bestarm import cli
 from bestarm.cli.render.numbers import count
 from bestarm.cli.render.plan import COSTS
 from bestarm.stats.limit import limited
+from commands import bestarm
 
 QUICK = """
 delta = 0.1
@@ -26,13 +25,6 @@ arms = { a = 0.9, b = 0.3 }
 name = "south [bold]"
 arms = { c = 0.5, d = 0.2 }
 """
-
-
-def bestarm(*args, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "bestarm.cli", *map(str, args)],
-        capture_output=True, text=True, cwd=cwd, env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
-    )  # fmt: skip
 
 
 def planned(*args):
@@ -50,8 +42,8 @@ def scenario(tmp_path):
 
 
 def test_the_json_is_the_plan(scenario):
-    told = planned(scenario, "--trials", 30, "--seed", 4, "--budget", 500, "--period", 50)
-    found = ba.plan(ba.load(scenario), trials=30, seed=4, budget=500, period=50, workers=1).to_dict()
+    told = planned(scenario, "--trials", 10, "--seed", 4, "--budget", 500, "--period", 50)
+    found = ba.plan(ba.load(scenario), trials=10, seed=4, budget=500, period=50, workers=1).to_dict()
     assert told.pop("schedule") is None
     assert set(told["left_out"]) == {"robust-fed-sel", "p2p"}
     assert told == json.loads(json.dumps(found))

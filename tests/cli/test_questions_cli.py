@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from functools import partial
 
 import pytest
+
+import commands
 
 SITES = """
 [[group]]
@@ -23,11 +24,7 @@ def bestarm(tmp_path):
     (tmp_path / "plain.toml").write_text(SITES)
     (tmp_path / "overall.toml").write_text(f'question = "overall"\nweights = {{ US = 3, EU = 1 }}\n{SITES}')
 
-    def run(*args):
-        command = [sys.executable, "-m", "bestarm.cli", *map(str, args)]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    return run
+    return partial(commands.bestarm, cwd=tmp_path)
 
 
 def test_sites_that_share_options_are_told_what_is_asked_in_the_first_line(bestarm):

@@ -157,7 +157,7 @@ def test_keys_and_bundles_on_a_full_disk_leave_no_file_and_can_be_written_later(
     assert done.stdout.count(f"Make space for {tmp_path} and run the command again") == 3
 
 
-@pytest.mark.parametrize("name", slow_but(["run", "client"], COMMANDS))
+@pytest.mark.parametrize("name", slow_but(["run"], COMMANDS))
 def test_a_command_on_a_full_disk_ends_with_its_own_exit_code(tmp_path, name):
     before, command = COMMANDS[name]
     done = on_small_disk(tmp_path, shell(SCENARIO + before + FULL + command))

@@ -52,7 +52,9 @@ PAGES = sorted(ROOT.glob("*.md"))
 PAGES += sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
 LONG = (
     "README.md",
+    "bring-your-method.md",
     "delta.md",
+    "evidence.md",
     "federation-howto.md",
     "federation.md",
     "figures.md",
@@ -66,6 +68,7 @@ LONG = (
     "studies.md",
     "tutorial-csv.md",
     "tutorial-liars.md",
+    "which-method.md",
     "tutorial-questions.md",
     "tutorial-study.md",
     "watch.md",

@@ -6,7 +6,6 @@ import csv
 import itertools
 import json
 import math
-import os
 import signal
 import subprocess
 import sys
@@ -23,15 +22,9 @@ from bestarm.graphs import generators, robustness
 from bestarm.methods import fed_sel
 from bestarm.protocol.events import Received, Stop
 from bestarm.report import figures, machines
+from commands import bestarm
 
 TRIALS, SEED = 3, 5
-
-
-def bestarm(*args, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "bestarm.cli", *map(str, args)],
-        capture_output=True, text=True, cwd=cwd, env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

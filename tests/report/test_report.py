@@ -22,6 +22,7 @@ from bestarm.protocol.trace import Apart, FarBehind, LostTest
 from bestarm.report import facts as collect
 from bestarm.report import page
 from bestarm.stats.limit import limited
+from commands import bestarm
 from federations import CASES, Coins, Folds
 
 PAPER = ba.Problem.paper_instance(5)
@@ -376,12 +377,6 @@ def test_the_page_of_a_thousand_clients_stays_small():
 
 def test_the_same_record_gives_the_same_page():
     assert page.of_record(made("fisher")) == page.of_record(made("fisher"))
-
-
-def bestarm(*args, cwd=None):
-    env = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "bestarm.cli", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env)
 
 
 def test_the_commands(tmp_path, root):

@@ -26,6 +26,7 @@ from bestarm.simulate.identify import Interrupted
 from bestarm.simulate.network import Network
 from bestarm.util.journal import Journal
 from lives import Stream, ask, serving
+from marking import slow_but
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MEANS = [[0.9, 0.3], [0.5, 0.2], [0.4, 0.1]]
@@ -96,7 +97,7 @@ def test_a_killed_run_resumes_from_any_journal_event_to_the_same_record(case, tm
         assert events_of(path) == (header, events)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", slow_but(["fisher", "robust", "peers"], CASES))
 def test_a_watcher_sees_every_event_and_the_record_at_the_end(case, tmp_path):
     plain = run(case, journal=tmp_path / "run.db")
     source = follow.Journalled(tmp_path / "run.db")

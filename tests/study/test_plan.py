@@ -16,7 +16,7 @@ from bestarm.protocol.planning import PlanFacts
 from bestarm.protocol.registry import METHODS
 from bestarm.simulate.network import Network
 from bestarm.study.forecast import Range
-from marking import slow_but
+from marking import slow, slow_but
 from rates import rate_exceeds
 
 EASY = [[0.9, 0.3], [0.5, 0.2]]
@@ -50,7 +50,7 @@ def fresh(problem, row, trials, seed=12, **keys):
     return ba.study(problem, row.method, trials=trials, seed=seed, workers=1, **{**row.options, **keys})
 
 
-@pytest.mark.parametrize("name", slow_but(["the paper's", "lowest of ratings"], SCENARIOS))
+@pytest.mark.parametrize("name", slow_but(["lowest of ratings"], SCENARIOS))
 def test_stated_ranges_cover_fresh_runs(name):
     """The ranges of 2,000 planned runs, against 2,000 fresh ones.
 
@@ -120,7 +120,7 @@ def test_a_plan_shows_no_limit_where_runs_may_end_undecided_or_near_the_best(key
     assert found.to_dict()["no_limit"] == found.no_limit
 
 
-@pytest.mark.parametrize("method", ["fed-sel", "fisher"])
+@pytest.mark.parametrize("method", ["fisher", *slow("fed-sel")])
 def test_the_budget_found_is_enough_and_four_fifths_of_it_are_not(method):
     problem = ba.Problem.bernoulli([[0.9, 0.4], [0.7, 0.2]])
     found = ba.plan(problem, delta=0.1, seed=4, methods=[method], workers=1)

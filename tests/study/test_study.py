@@ -19,6 +19,7 @@ from scipy import stats as reference
 
 import bestarm as ba
 from bestarm.stats.intervals import binomial_interval, mean_interval, median_interval
+from commands import bestarm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,8 +34,7 @@ def same(a: ba.Trials, b: ba.Trials) -> bool:
 
 
 def cli(*args):
-    command = [sys.executable, "-m", "bestarm.cli", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    return bestarm(*args, cwd=ROOT)
 
 
 @pytest.fixture(autouse=True)
@@ -330,8 +330,9 @@ cli.main()
 """
 
 
-def test_a_killed_study_resumes_from_its_file(tmp_path):
+def test_a_killed_study_resumes_from_its_file(tmp_path, monkeypatch):
     """After kill -9 of a real command, --resume gives the results of an uninterrupted study."""
+    monkeypatch.undo()  # blocks of the usual size, as in the command
     args = ["study", ROOT / "examples/paper.toml", "--method", "fisher", "--trials", "3000"]
     args += ["--vary", "sigma=15", "--seed", "3", "--workers", "1"]
     killed = subprocess.run([sys.executable, "-c", KILLED, *args, "--out", tmp_path / "a.csv"])

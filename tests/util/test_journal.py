@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from bestarm.errors import DiskFull, InputError
 from bestarm.util.journal import FORMAT, PAGE, Event, Journal
 from bestarm.util.journal_file import WAL_PAGES
-from marking import examples
+from marking import examples, slow
 
 
 def contents(path: Path, **options) -> list[Event]:
@@ -173,7 +173,7 @@ with Journal.create(sys.argv[1], "client") as journal:
 """
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, *slow(1, 2, 3, 4)])
 def test_a_killed_process_loses_nothing_that_was_acknowledged(path, seed):
     child = subprocess.Popen([sys.executable, "-c", CHILD, path, str(seed)], stdout=subprocess.PIPE)
     with child:

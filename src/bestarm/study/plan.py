@@ -174,7 +174,7 @@ def plan(
     Examples
     --------
     >>> import bestarm as ba
-    >>> found = ba.plan(ba.Problem.bernoulli([[.9, .3], [.5, .2]]), delta=0.1, trials=200, seed=1, quick=True)
+    >>> found = ba.plan(ba.Problem.bernoulli([[.9, .3], [.5, .2]]), delta=0.1, trials=50, seed=1, quick=True)
     >>> print(*(row.name for row in found.methods if row.name.startswith("bet")), sep=", ")
     bet (balanced), bet (pulls), bet (rounds), bet (bits)
     >>> found["fed-sel"].cost.rounds.high <= found["fed-sel"].bounds.rounds

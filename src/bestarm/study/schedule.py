@@ -105,7 +105,7 @@ def schedule(
     Examples
     --------
     >>> import bestarm as ba
-    >>> found = ba.schedule(ba.Problem.paper_instance(5), max_rounds=2, delta=0.1, trials=200, seed=1)
+    >>> found = ba.schedule(ba.Problem.paper_instance(5), max_rounds=2, delta=0.1, trials=50, seed=1)
     >>> found.method, found.probability > 0.9, found.cost.rounds.high <= 2
     ('fisher', True, True)
     """

@@ -236,8 +236,8 @@ def test_reports_that_overtake_each_other_convict_no_honest_peer(tmp_path, seed,
 @pytest.mark.parametrize(
     ("exchange", "every"),
     [
-        *slow(("means", 15)),
-        ("intervals", 23),
+        *slow(("means", 15), ("intervals", 23)),
+        ("intervals", 61),
         *(pytest.param("intervals", k, marks=pytest.mark.soak) for k in (7, 40)),
     ],
 )

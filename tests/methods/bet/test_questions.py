@@ -20,7 +20,7 @@ from bestarm.methods.bet.sites.server import Server
 from bestarm.protocol.codec import Malformed
 from bestarm.protocol.events import Drop, PatienceOver, Pull, Pulled, Received, Send, Start
 from federations import Coins, Crash, Folds, comparable, driven, in_process
-from marking import examples
+from marking import examples, slow
 
 REGIONS = {
     "US": {"A": 0.3, "B": 0.55, "C": 0.2},
@@ -131,8 +131,8 @@ def test_the_kernel_agrees_with_the_machines_in_every_column(seed, kind, rewards
     if keys["question"] == "each" and "allocation" in options:
         options = {}  # refused
     keys = {"delta": 0.1, "max_rounds": 25, **keys, **options}
-    trials = ba.study(problem, trials=3, seed=seed % 1000, workers=1, **keys)
-    for i in range(3):
+    trials = ba.study(problem, trials=2, seed=seed % 1000, workers=1, **keys)
+    for i in range(2):
         record = trials.record(i)
         verdict, pulls, bits = record.verdict, record.pulls, record.bits
         answer = (verdict.summary, verdict.status, verdict.reason, record.good_event)
@@ -365,7 +365,7 @@ class Trouble(Folds):
         super().step(name, instant)
 
 
-@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("blocks", [3, *slow(1)])
 def test_a_federation_with_a_killed_a_slow_and_a_late_site_gives_the_simulator_s_verdict(tmp_path, blocks):
     case = twenty_sites()(open_blocks=blocks)
     files.init(case, tmp_path / "f", port=0)

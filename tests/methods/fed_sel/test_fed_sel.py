@@ -26,6 +26,7 @@ from bestarm.protocol.messages import Wire
 from bestarm.protocol.rounds import SERVER
 from bestarm.records.describe import leading
 from bestarm.stats.radii import radius
+from marking import examples
 from methods.fed_sel.transcription import algorithm_2
 
 
@@ -57,7 +58,7 @@ def on_streams(rewards: list[np.ndarray], binary: bool = True) -> Problem:
     return Problem(Layout(groups), models)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 2**32), st.sampled_from([10, 64, 100]), st.booleans())
 def test_with_the_defaults_fed_sel_equals_algorithm_2_on_every_path(seed, period, binary):
     rng = np.random.default_rng(seed)

@@ -54,7 +54,8 @@ class Profile:
     @property
     def counts_rows(self) -> bool:
         """Whether it numbers the rows."""
-        steps = np.diff(self.values)
+        with np.errstate(over="ignore"):  # numbers near the largest float
+            steps = np.diff(self.values)
         named = self.words <= ROW_NUMBERS and self.distinct == self.rows > 1
         return named or (self.whole and self.rows > 2 and bool((steps == 1).all()))
 
