@@ -63,6 +63,7 @@ LONG = (
     "networks.md",
     "plan.md",
     "questions.md",
+    "records.md",
     "report.md",
     "start.md",
     "studies.md",
