@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all test-browser cover lint bench soak docs pictures gallery wheel clean help
+.PHONY: demo test test-all test-browser cover lint bench soak docs pictures gallery screenshots wheel clean help
 
 help:
 	@echo "make demo          find the best arm on the paper's instance, with a picture at the end"
@@ -19,6 +19,7 @@ help:
 	@echo "make docs          the documentation, in docs/_build/html"
 	@echo "make pictures      the pictures and the notebooks' output in docs, made anew"
 	@echo "make gallery       a picture of every screen, in docs/gallery.md; needs Chromium"
+	@echo "make screenshots   the pictures of pages on the home page; needs a Chromium"
 	@echo "make wheel         a wheel in dist/, tried out in an empty environment"
 
 # One stamp per set of extras: a set is installed again when the project's requirements change.
@@ -67,6 +68,10 @@ pictures: $(VENV)/.dev
 	$(BIN)/python docs/rooms.py
 	$(BIN)/python docs/schema.py
 	$(BIN)/python docs/notebooks.py
+	BESTARM_PICTURES=docs/images/made $(BIN)/python -m pytest -n 0 -m '' tests/house/test_docs.py -k "test_every_block_of_a_page_runs and (start or tutorial or federation or mesh)"
+
+screenshots: $(VENV)/.dev
+	$(BIN)/python docs/showcase.py
 
 gallery: $(VENV)/.browser
 	$(BIN)/python docs/gallery.py

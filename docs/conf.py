@@ -6,9 +6,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import notebooks
-
 import commands
+import fields
+import notebooks
+import showcase
+
 from bestarm.version import __version__
 
 project = "bestarm"
@@ -16,10 +18,15 @@ copyright = "the bestarm maintainers"
 version = release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown", ".ipynb": "markdown"}  # a notebook is turned into Markdown as it is read
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"bestarm {__version__}"
+html_static_path = ["_static"]
+html_css_files = ["book.css"]
+html_js_files = ["copy.js"]
+html_theme_options = {"source_repository": "", "top_of_page_buttons": []}
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 nitpicky = False
@@ -28,9 +35,20 @@ nitpicky = False
 def _made_now(app: Any, page: str, source: list[str]) -> None:
     if page == "cli":
         source[0] = source[0].replace(commands.PLACE, commands.reference())
+    elif page == "index":
+        source[0] = source[0].replace(showcase.PLACE, showcase.markdown())
     elif app.env.doc2path(page).suffix == ".ipynb":
         source[0] = notebooks.to_markdown(source[0])
+    else:
+        source[0] = fields.fill(page, source[0])
+
+
+def _gallery(app: Any, failed: Exception | None) -> None:
+    if failed is None and app.builder.format == "html":
+        showcase.make(Path(app.outdir) / "pages")
+        showcase.copy_pictures(Path(app.outdir) / "_images")
 
 
 def setup(app: Any) -> None:
     app.connect("source-read", _made_now)
+    app.connect("build-finished", _gallery)

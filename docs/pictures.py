@@ -1,4 +1,4 @@
-"""The pictures of "How it works", "Fed-Bet", "Which method, when" and the tutorial about several sites.
+"""Pictures of explanations and tutorials.
 
 ``python docs/pictures.py`` writes docs/images/how-*.svg.
 What is drawn is computed by the project itself (radii, tests, trimming, runs), with fixed seeds.
@@ -201,6 +201,26 @@ def wealth() -> Any:
     return wealth_plot.wealth(record)
 
 
+def gamblers() -> Any:
+    """The money of gamblers who bet against the best option, and against a worse one."""
+    _, panels = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained", sharey=True)
+    rng, many, tries, stake = np.random.default_rng(0), 4000, 1500, 0.25
+    for ax, option, colour in zip(panels, (0.7, 0.5), (BLUE, RED), strict=True):
+        won = (rng.random((many, tries)) < 0.7).astype(float) - (rng.random((many, tries)) < option)
+        money = np.cumprod(1 + stake * won, axis=1)
+        shown = np.unique(np.geomspace(1, tries, 90).astype(int)) - 1
+        ax.plot(shown + 1, np.clip(money[:30, shown], 1e-3, 1e3).T, color=colour, linewidth=0.6, alpha=0.6)
+        ax.axhline(20, color="black", linestyle="--", linewidth=1)
+        ax.spines[["top", "right"]].set_visible(False)
+        reached = (money.max(axis=1) >= 20).mean()
+        ax.set_title(
+            f"{'the best option' if option == 0.7 else 'a worse option'}: {reached:.1%} ever reach 20"
+        )
+        ax.set(yscale="log", ylim=(1e-3, 1e3), xlim=(0, tries if option == 0.7 else 400), xlabel="tries")
+    panels[0].set_ylabel("money of a gambler (log scale)")
+    return panels[0]
+
+
 def trimming() -> Any:
     """Five intervals, two of them lies; the trimmed bounds hold the mean."""
     ax = _axes((8, 3.0))
@@ -290,42 +310,49 @@ def simpson() -> Any:
 
 def choice() -> Any:
     """The flow chart of "Which method, when"."""
-    ax = _blank((8, 6.2), 13, 10)
+    ax = _blank((8, 7), 13, 11.4)
 
-    def ask(x: float, y: float, text: str) -> None:
-        corners = [(x - 2.3, y), (x, y + 0.85), (x + 2.3, y), (x, y - 0.85)]
-        ax.add_patch(Polygon(corners, facecolor="#fff3d6", edgecolor="#b8860b"))
-        ax.text(x, y, text, ha="center", va="center", fontsize=9)
+    def ask(y: float, text: str, answer: str, box: str, height: float = 1.0) -> None:
+        ax.add_patch(
+            Polygon(
+                [(1.5, y), (4, y + 0.85), (6.5, y), (4, y - 0.85)], facecolor="#fff3d6", edgecolor="#b8860b"
+            )
+        )
+        ax.text(4, y, text, ha="center", va="center", fontsize=9)
+        if box:
+            _box(ax, 10.3, y, box, 4.6, height)
+            _arrow(ax, (6.5, y), (8.0, y))
+            ax.text(7.2, y + 0.15, answer, ha="center", fontsize=9)
 
-    ask(4, 9, "Is there a server\nthat all trust?")
-    _box(ax, 10.3, 9, 'p2p,\nexchange = "intervals"', 4.2, 1.0)
-    _arrow(ax, (6.3, 9), (8.2, 9))
-    ax.text(7.2, 9.15, "no", ha="center", fontsize=9)
-    ask(4, 6.6, "May some clients\nlie or break?")
-    _arrow(ax, (4, 8.15), (4, 7.45), "yes")
-    _box(ax, 10.3, 6.6, "fisher, byzantine = f,\n2f + 1 clients a group", 4.2, 1.0)
-    _arrow(ax, (6.3, 6.6), (8.2, 6.6))
-    ax.text(7.2, 6.75, "yes", ha="center", fontsize=9)
-    ask(4, 4.2, "What is dearest?")
-    _arrow(ax, (4, 5.75), (4, 5.05), "no")
-    _box(ax, 10.3, 5.2, 'fisher, prefer = "rounds"', 4.2, 0.7)
-    _box(ax, 10.3, 4.3, 'fisher, prefer = "bits"', 4.2, 0.7)
-    _box(ax, 10.3, 3.4, 'bet, prefer = "pulls"', 4.2, 0.7)
-    _box(ax, 10.3, 2.5, "bet (the default)", 4.2, 0.7, GREEN)
-    ax.plot([6.3, 6.6, 6.6, 6.6], [4.2, 4.2, 5.2, 2.5], color="#444444", linewidth=1)
-    for y, word in ((5.2, "rounds"), (4.3, "bits"), (3.4, "pulls"), (2.5, "no idea")):
-        _arrow(ax, (6.6, y), (8.2, y))
-        ax.text(6.75, y + 0.12, word, va="bottom", fontsize=9)
-    ask(4, 1.2, "Compare with\nthe paper?")
-    _arrow(ax, (4, 3.35), (4, 2.05), "besides")
-    _box(ax, 10.3, 1.2, "fed-sel, robust-fed-sel,\np2p with means", 4.2, 1.0, GREY)
-    _arrow(ax, (6.3, 1.2), (8.2, 1.2))
-    ax.text(7.2, 1.35, "yes", ha="center", fontsize=9)
+    ask(10.5, "Are the results\nrecorded already?", "yes", "bestarm evidence")
+    ask(8.1, "Is there a server\nthat all sites trust?", "no", 'p2p, exchange = "intervals"')
+    ask(
+        5.7,
+        "May some clients\nlie or break?",
+        "yes",
+        "byzantine = f, 2f + 1 clients:\nfisher (0/1 rewards) or bet",
+    )
+    ask(3.0, "What is most\nexpensive?", "", "")
+    for top, word in ((10.5, "no"), (8.1, "yes")):
+        _arrow(ax, (4, top - 0.85), (4, top - 1.55), word)
+    _arrow(ax, (4, 4.85), (4, 3.85), "no")
+    ends = (
+        (4.2, "rounds", '0/1 rewards: fisher, else bet;\nprefer = "rounds"', BLUE),
+        (3.2, "bits", '0/1 rewards: fisher, else bet;\nprefer = "bits"', BLUE),
+        (2.2, "tries", 'bet, prefer = "pulls"', BLUE),
+        (1.2, "not sure", "bet (the default)", GREEN),
+    )
+    ax.plot([6.5, 6.7, 6.7, 6.7], [3.0, 3.0, 4.2, 1.2], color="#444444", linewidth=1)
+    for y, word, box, colour in ends:
+        _box(ax, 10.3, y, box, 4.6, 0.8, colour)
+        _arrow(ax, (6.7, y), (8.0, y))
+        ax.text(6.8, y + 0.1, word, va="bottom", fontsize=9)
     return ax
 
 
 PICTURES: dict[str, Callable[[], Any]] = {
     "idea": idea, "elimination": elimination, "rounds": rounds, "quantiser": quantiser, "wealth": wealth,
+    "gamblers": gamblers,
     "fisher": fisher, "trimming": trimming, "percolation": percolation, "choice": choice,
     "simpson": simpson,
 }  # fmt: skip

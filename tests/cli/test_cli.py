@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from commands import bestarm
+from command_line import bestarm
 
 QUICK = """
 method = "fed-sel"

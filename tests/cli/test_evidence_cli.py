@@ -8,13 +8,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-import commands
+import command_line
 
 
 @pytest.fixture
 def bestarm(tmp_path):
     """Run a command in the test's folder."""
-    return partial(commands.bestarm, cwd=tmp_path)
+    return partial(command_line.bestarm, cwd=tmp_path)
 
 
 def table(path, means, n=400, ordered=False):

@@ -19,7 +19,7 @@ from bestarm.deploy.federation.client import Progress
 from bestarm.deploy.federation.verification import verify
 from bestarm.report import page
 from bestarm.util.journal import Journal
-from commands import bestarm
+from command_line import bestarm
 from federations import CASES, Coins, Folds
 
 QUICK = """

@@ -14,7 +14,7 @@ from bestarm import cli
 from bestarm.cli.render.numbers import count
 from bestarm.cli.render.plan import COSTS
 from bestarm.stats.limit import limited
-from commands import bestarm
+from command_line import bestarm
 
 QUICK = """
 delta = 0.1

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-import commands
+import command_line
 
 SITES = """
 [[group]]
@@ -24,7 +24,7 @@ def bestarm(tmp_path):
     (tmp_path / "plain.toml").write_text(SITES)
     (tmp_path / "overall.toml").write_text(f'question = "overall"\nweights = {{ US = 3, EU = 1 }}\n{SITES}')
 
-    return partial(commands.bestarm, cwd=tmp_path)
+    return partial(command_line.bestarm, cwd=tmp_path)
 
 
 def test_sites_that_share_options_are_told_what_is_asked_in_the_first_line(bestarm):

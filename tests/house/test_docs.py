@@ -53,14 +53,18 @@ PAGES += sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not i
 LONG = (
     "README.md",
     "bring-your-method.md",
+    "delta.md",
     "evidence.md",
     "experiments.md",
+    "federation-howto.md",
     "federation.md",
     "figures.md",
+    "mesh-howto.md",
     "mesh.md",
     "networks.md",
     "plan.md",
     "questions.md",
+    "records.md",
     "report.md",
     "start.md",
     "studies.md",
@@ -260,6 +264,10 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch, terminal):
             (tmp_path / block.file).write_text(block.text, encoding="utf-8")
         elif block.language == "toml":
             check_scenario(block.text, tmp_path / "unnamed.toml", where)
+    for picture in re.findall(r"images/made/(\S+)", text):  # a picture that the page says its code makes
+        assert (tmp_path / picture).exists(), f"{page.name} shows {picture}, and does not make it"
+        if folder := os.environ.get("BESTARM_PICTURES"):  # make pictures
+            shutil.copy(tmp_path / picture, folder)
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", "") or "").startswith(str(tmp_path)):
             del sys.modules[name]

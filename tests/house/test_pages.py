@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from docs import check_html, commands, pictures
+from docs import check_html, commands, pictures, showcase
 
 import bestarm as ba
 
@@ -51,8 +51,46 @@ def test_every_picture_is_made_by_the_script_and_used(root, tmp_path):
     assert all(f"images/{name}" in text for name in made)
 
 
+def test_every_picture_of_a_page_s_own_code_is_shown_by_one_page(root):
+    text = "".join(path.read_text("utf-8") for path in (root / "docs").glob("*.md"))
+    for path in (root / "docs/images/made").iterdir():
+        assert text.count(f"images/made/{path.name}") == 1, path
+
+
+TUTORIALS = (
+    "start", "tutorial-csv", "tutorial-questions", "tutorial-function", "tutorial-liars", "tutorial-study",
+    "federation", "mesh",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("page", TUTORIALS)
+def test_a_tutorial_says_first_what_the_reader_will_have_and_shows_a_picture_that_it_makes(root, page):
+    text = (root / f"docs/{page}.md").read_text("utf-8")
+    assert "minutes you will" in text.split("\n\n")[1]
+    assert "images/made/" in text
+
+
+def test_the_home_page_has_its_gallery_with_a_light_and_a_dark_picture_of_each_page(root):
+    assert (root / "docs/index.md").read_text("utf-8").count(showcase.PLACE) == 1
+    taken = {path.name for path in showcase.FOLDER.iterdir()}
+    assert taken == {f"{name}-{scheme}.png" for name in showcase.PAGES for scheme in ("light", "dark")}
+    shown = showcase.markdown()
+    assert all(f"pages/{name}.html" in shown and page.title in shown for name, page in showcase.PAGES.items())
+
+
+@pytest.mark.slow
+def test_the_pages_of_the_gallery_can_be_made(tmp_path):
+    made = showcase.make(tmp_path)
+    assert [path.stem for path in made] == list(showcase.PAGES)
+    assert all("<!DOCTYPE html>" in path.read_text("utf-8")[:200] for path in made)
+
+
+def test_the_readme_fits_on_120_lines(root):
+    assert len((root / "README.md").read_text("utf-8").splitlines()) <= 120
+
+
 def test_pictures_are_small_and_load_nothing(root):
-    for path in (root / "docs/images").glob("*.svg"):
+    for path in (root / "docs/images").rglob("*.svg"):
         text = path.read_text("utf-8")
         assert len(text) < 200_000, path
         assert not re.search(r"(?:href|src)=\"https?://|@import|url\(https?:", text), path

@@ -22,7 +22,7 @@ from bestarm.graphs import generators, robustness
 from bestarm.methods import fed_sel
 from bestarm.protocol.events import Received, Stop
 from bestarm.report import figures, machines
-from commands import bestarm
+from command_line import bestarm
 
 TRIALS, SEED = 3, 5
 

@@ -22,7 +22,7 @@ from bestarm.protocol.trace import Apart, FarBehind, LostTest
 from bestarm.report import facts as collect
 from bestarm.report import page
 from bestarm.stats.limit import limited
-from commands import bestarm
+from command_line import bestarm
 from federations import CASES, Coins, Folds
 
 PAPER = ba.Problem.paper_instance(5)

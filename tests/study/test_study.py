@@ -19,7 +19,7 @@ from scipy import stats as reference
 
 import bestarm as ba
 from bestarm.stats.intervals import binomial_interval, mean_interval, median_interval
-from commands import bestarm
+from command_line import bestarm
 
 ROOT = Path(__file__).resolve().parents[2]
 

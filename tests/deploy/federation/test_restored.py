@@ -33,7 +33,7 @@ NAMES = CASE.problem.layout.clients
 
 
 def backup(folder, to):
-    """Copy all journals while they are in use, as docs/federation.md says."""
+    """Copy all journals while they are in use, as docs/federation-howto.md says."""
     for journal in folder.rglob(files.JOURNAL):
         copy = to / journal.relative_to(folder)
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Fed-SEL ends when clients run out of pulls or data, and gives up only if no arm can be named.
 
-The rule and its proof are in docs/fed-sel.md under "Running out".
+The rule and its proof are in docs/fed-sel-proofs.md under "Running out".
 """
 
 from __future__ import annotations

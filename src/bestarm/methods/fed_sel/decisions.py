@@ -157,8 +157,9 @@ def _rivals(upper: Floats, active: Mask) -> Floats:
 def _hopeless(
     lower: Floats, upper: Floats, active: Mask, resolved: Mask, spent: Mask, epsilon: float
 ) -> Mask:
-    """Whether no group can ever be named, given that none can be now; see "Running out" in docs/fed-sel.md.
+    """Whether no group can ever be named, given that none can be now.
 
+    The proof is under "Running out" in docs/fed-sel-proofs.md.
     An idle group makes no more pulls. If its interval reaches ε/2 above all busy groups, it prevents each of
     them from being named. A resolved idle group can still become the group to name, as long as the busy
     groups may turn out on either side of its lower bound plus ε/2. An unresolved idle group never can.
