@@ -24,7 +24,7 @@ def played(draw, blocks=20):
     return [draw(np.broadcast_to(quotas(WEIGHTS, k), shape), rng) for k in range(blocks)]
 
 
-@pytest.mark.parametrize("means", slow_but([(0.9, 0.5, 0.1)], [(0.9, 0.5, 0.1), (0.02, 0.03, 0.01)]))
+@pytest.mark.parametrize("means", slow_but([[0.9, 0.5, 0.1]], [[0.9, 0.5, 0.1], [0.02, 0.03, 0.01]]))
 def test_the_interval_misses_the_weighted_mean_with_probability_at_most_alpha_at_any_look(means):
     """Looks after blocks 5 and 20; the null is a rate above alpha, the seen rate is below .02."""
     blocks = played(lambda sizes, rng: coins(sizes, np.array(means), rng))
