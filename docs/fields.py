@@ -59,6 +59,12 @@ MEANINGS = {
         "interrupted": "whether the run was stopped before its end",
         "time": "the simulator's clock at the verdict: each client makes one pull per step, all in "
         "parallel. Without a server, when the last honest peer decides. Null in a deployed run",
+        "summaries": "what each client sent after the verdict about all its arms; null with "
+        "`summaries = false` and in runs of peers. No verdict depends on it",
+        "refused_summaries": "summaries that no rewards have, second ones, and those of clients that are "
+        "proven faulty",
+        "name": "a label: the scenario's file, for a record of `bestarm run`",
+        "date": "a label: the day of the run, for a record of `bestarm run`",
         "digest": "SHA-256 over the rest; an empty `evidence`, empty `answers` and a null `time` are left "
         "out",
     },
@@ -73,8 +79,18 @@ MEANINGS = {
     "Bits": {
         "up": "payload bits from clients, as encoded",
         "down": "payload bits from the server; a broadcast counts once",
-        "after": "payload bits of messages that describe the answer after it is known: in Fed-Bet, which "
-        "arms are in, and the winner's sum",
+        "after": "payload bits of messages that describe the answer after it is known: summaries, and "
+        "in Fed-Bet which arms are in, and the winner's sum",
+    },
+    "Summary": {
+        "count": "pulls of each arm",
+        "total": "the sum of each arm's rewards, in [0, 1]",
+        "squares": "the sum of their squares; null where the method did not ask for them",
+    },
+    "RefusedSummary": {
+        "client": "who sent it",
+        "reason": "why it was refused",
+        "bytes": "its size",
     },
 }
 

@@ -51,9 +51,7 @@ def _caption(facts: RunFacts, ranked: Sequence[Standing], shown: int) -> str:
 def _what_intervals_promise(facts: RunFacts) -> str:
     """What the intervals of the table promise, in a sentence."""
     if facts.card is not None and facts.card.alpha is not None:
-        return (
-            "The intervals are those of the answer above; they hold all together, as it says."
-        )
+        return "The intervals are those of the answer above; they hold all together, as it says."
     return interval_note(facts.method) or "The interval is the one that the method claims."
 
 
