@@ -32,7 +32,10 @@ def federation_bundle(
     log_file: MoreLogs = None,
     as_json: Json = False,
 ) -> int:
-    """Write a zip file for support: versions, setup, counts, logs. No keys, rewards or messages."""
+    """Write a zip file for support, without secrets.
+
+    It has versions, setup, counts and logs, but no keys, rewards or messages.
+    """
     from bestarm.deploy.federation.bundle import bundle
 
     return _save(bundle(folder, log_file or []), folder, out, as_json)
@@ -44,7 +47,10 @@ def mesh_bundle(
     log_file: MoreLogs = None,
     as_json: Json = False,
 ) -> int:
-    """Write a zip file for support: versions, setup, counts, logs. No keys, rewards or messages."""
+    """Write a zip file for support, without secrets.
+
+    It has versions, setup, counts and logs, but no keys, rewards or messages.
+    """
     from bestarm.deploy.mesh.bundle import bundle
 
     return _save(bundle(folder, log_file or []), folder, out, as_json)

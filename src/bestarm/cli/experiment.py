@@ -64,7 +64,7 @@ def new(
     seed: Annotated[int | None, typer.Option(help="seed of the order of assignments")] = None,
     as_json: Json = False,
 ) -> int:
-    """Create an experiment, and show the token of its first caller, once."""
+    """Create an experiment and show its first caller's token, once."""
     from bestarm.deploy.experiment import folder as place
     from bestarm.deploy.experiment.settings import make_settings
 

@@ -56,7 +56,7 @@ def init(
     ] = 1,
     as_json: Json = False,
 ) -> int:
-    """Make keys, certificates, the broker's accounts, and a folder for each client's site."""
+    """Make keys, accounts, and a folder for each client."""
     from bestarm.deploy.federation import files
 
     loaded = load(scenario)
@@ -74,7 +74,7 @@ def init(
 
 @app.command("add-client")
 def add_client(folder: Folder, client: ClientName, as_json: Json = False) -> int:
-    """Give a client of the scenario a new key after its old one was revoked. Other clients are unaffected."""
+    """Give a client a new key. Its old one was revoked; other clients are unaffected."""
     from bestarm.deploy.federation import files
 
     place = files.add_client(folder, client)
@@ -83,7 +83,7 @@ def add_client(folder: Folder, client: ClientName, as_json: Json = False) -> int
 
 @app.command("revoke")
 def revoke(folder: Folder, client: ClientName, as_json: Json = False) -> int:
-    """Revoke a client's key: broker and server refuse it from now on."""
+    """Revoke a client's key. Broker and server refuse it from now on."""
     from bestarm.deploy.federation import files
 
     files.revoke(folder, client)
@@ -92,7 +92,7 @@ def revoke(folder: Folder, client: ClientName, as_json: Json = False) -> int:
 
 @app.command("allow")
 def allow(folder: Folder, client: ClientName, as_json: Json = False) -> int:
-    """Let a client connect again that the server cut off because it flooded the broker."""
+    """Let a client connect again. The server had cut it off because it flooded the broker."""
     from bestarm.deploy.federation import files
 
     files.allow(folder, client)
@@ -133,7 +133,7 @@ def renew_certificate(
 
 @app.command("renew-server-key")
 def renew_server_key(folder: Folder, as_json: Json = False) -> int:
-    """Give the server a new key, and a new login to the broker. The old key tells the clients about it."""
+    """Give the server a new key and login. The old key tells the clients about it."""
     from bestarm.deploy.federation import renewal
 
     key, nkey = renewal.renew_server_key(folder)
@@ -152,7 +152,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="of the rewards, and of the moment of the kill")] = 7,
     as_json: Json = False,
 ) -> int:
-    """Run eight client processes here: one lies, one is slow, one is killed and comes back."""
+    """Run eight client processes here. One lies, one is slow, one is killed and comes back."""
     from bestarm.deploy.federation.broker import Unreachable
     from bestarm.deploy.federation.demo import demo as run_demo
     from bestarm.deploy.process import terminable

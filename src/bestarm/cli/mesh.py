@@ -98,7 +98,7 @@ def check(
     offline: Annotated[bool, typer.Option("--offline", help="check the files only")] = False,
     as_json: Json = False,
 ) -> int:
-    """Find expired or wrong certificates, neighbours that can't be reached, and clocks that differ."""
+    """Find what is wrong with certificates, neighbours and clocks."""
     from bestarm.deploy.mesh.check import check as check_mesh
 
     found, looked = check_mesh(folder, connect=not offline)
@@ -119,7 +119,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="of the order in which peers start")] = 7,
     as_json: Json = False,
 ) -> int:
-    """Run twelve peers here: one lies, one is killed and comes back, one starts late."""
+    """Run twelve peers here. One lies, one is killed and comes back, one starts late."""
     from bestarm.deploy.mesh.demo import demo as run_demo
     from bestarm.deploy.process import terminable
 
