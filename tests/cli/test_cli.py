@@ -422,3 +422,11 @@ def test_no_line_on_a_terminal_is_longer_than_the_terminal_is_wide(tmp_path, col
     told = shown("--help")
     assert "..." not in told.split("Commands:")[1]
     assert max(len(line.rstrip()) for line in told.splitlines()) <= columns
+
+
+@pytest.mark.parametrize("family", ["experiment", "federation", "mesh"])
+def test_the_help_of_a_family_of_commands_cuts_no_summary(family, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    told = bestarm(family, "--help").stdout.split("Commands:")[1]
+    assert told.count("\n") > 4
+    assert "..." not in told
