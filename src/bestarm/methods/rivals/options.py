@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,14 +12,14 @@ from bestarm.protocol.options import Common
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rival(Common):
+class Rival(Common, ABC):
     """Options of a rival; `proved` says whether an error probability of at most δ is proved for it."""
 
     proved: ClassVar[bool] = True
 
+    @abstractmethod
     def schedule(self, players: int, options: int) -> Iterator[tuple[int, float]]:
         """n_r and the margin of each round."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
