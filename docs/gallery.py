@@ -1,8 +1,8 @@
 """The gallery of the documentation: every screen in a real Chromium, light and dark, desktop and phone.
 
 ``python docs/gallery.py`` (or ``make gallery``) makes each screen anew from fixed seeds, takes four pictures
-of it, and writes them to docs/images/gallery, with the page docs/gallery.md. ``--only NAME …`` makes some
-of the screens, ``--out FOLDER`` writes the pictures elsewhere and leaves the page alone.
+of it, and writes them to docs/images/gallery. ``--only NAME …`` makes some of the screens, ``--out FOLDER``
+writes the pictures elsewhere. ``conf.py`` puts them into docs/gallery.md when the documentation is built.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ FOLDER = DOCS / "images" / "gallery"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VIEWS = {"desktop": (1280, 2000), "phone": (360, 2000)}  # width, and the most height that is kept
 SCHEMES = ("light", "dark")
+PLACE = "%%screens%%"
 
 Open = Callable[[Path], contextlib.AbstractContextManager[str]]
 
@@ -282,6 +283,197 @@ def save(data: bytes, target: Path) -> None:
 
 
 def markdown() -> str:
+    """All screens, each with its pictures; the reader sees those of the page's own theme."""
+    parts = []
+    for name, screen in SCREENS.items():
+        parts.append(f"## {screen.title}\n\n{screen.shows}")
+        for view, (width, _) in VIEWS.items():
+            shown = 640 if view == "desktop" else 240
+            parts += [
+                f"```{{image}} images/gallery/{name}-{view}-{scheme}.webp\n:alt: {screen.title}, {view}, "
+                f"{scheme}, {width} pixels wide\n:width: {shown}px\n:class: only-{scheme}\n```"
+                for scheme in SCHEMES
+            ]
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+        stop.append((asyncio.get_running_loop(), asyncio.current_task()))
+        with contextlib.suppress(asyncio.CancelledError):
+            await live.serve(follow.source(path), ready=lambda url: (found.append(url), ready.set())[0])
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    ready.wait()
+    try:
+        yield found[0]
+    finally:
+        loop, task = stop[0]
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+
+
+@contextlib.contextmanager
+def _live(folder: Path) -> Iterator[str]:
+    """A run in process that is half way: its journal ends in the middle."""
+    from bestarm.util.journal import Journal
+
+    whole, half = folder / "whole.db", folder / "run.db"
+    ba.identify(ba.load(EXAMPLES / "target-detection.toml"), seed=7, journal=whole)
+    with Journal.open(whole, write=False) as journal:
+        events = list(journal.events())
+        kind, header = journal.kind, journal.header
+    with Journal.create(half, kind, header) as part:
+        for event in events[: 2 * len(events) // 3]:
+            part.append(event.kind, event.body)
+    with _serving(half) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def _waiting(folder: Path) -> Iterator[str]:
+    """A federation whose server has not started."""
+    from bestarm.deploy.federation import files
+
+    files.init(ba.load(EXAMPLES / "sites.toml"), folder / "trial", port=0)
+    with _serving(folder / "trial") as url:
+        yield url
+
+
+@functools.cache
+def _demo(kind: str) -> Path:
+    """The folder of a finished federation or mesh, with a liar, a slow client and one that was killed."""
+    folder = Path(tempfile.mkdtemp()) / kind
+    command = [sys.executable, "-m", "bestarm.cli", kind, "demo", "--out", str(folder)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return folder
+
+
+@contextlib.contextmanager
+def _server(folder: Path) -> Iterator[str]:
+    """A federation's server, half way."""
+    from bestarm.util.journal import Journal
+
+    half = folder / "fed"
+    shutil.copytree(_demo("federation"), half, ignore=shutil.ignore_patterns("journal.db*"))
+    with Journal.open(_demo("federation") / "journal.db", write=False) as journal:
+        events = list(journal.events())
+        part = Journal.create(half / "journal.db", journal.kind, journal.header)
+    with part:
+        for event in events[: len(events) // 2]:
+            part.append(event.kind, event.body)
+    with _serving(half) as url:
+        yield url
+
+
+def _site(kind: str, under: str) -> Open:
+    return _page(lambda: pages.read(sorted((_demo(kind) / under).iterdir())[0]))
+
+
+def _notebook(body: dict[str, str], html: Callable[[], str]) -> Open:
+    """A page that has the element and the attributes of a notebook's own page around an output."""
+    attributes = " ".join(f'{key}="{value}"' for key, value in body.items() if key != "ground")
+    ground = body["ground"]
+    top = '<!DOCTYPE html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    return _page(
+        lambda: f'{top}<body {attributes} style="margin:1rem;background:{ground}"><div>{html()}</div></body>'
+    )
+
+
+def _record_fragment() -> str:
+    return pages.record_fragment(_example("target-detection", seed=7, method="bet")())
+
+
+JUPYTER_LIGHT = {"data-jp-theme-light": "true", "ground": "#ffffff"}
+JUPYTER_DARK = {"data-jp-theme-light": "false", "ground": "#111111"}
+VSCODE_DARK = {"class": "vscode-dark", "data-vscode-theme-kind": "vscode-dark", "ground": "#1e1e1e"}
+
+SCREENS = {
+    "bet": Screen(
+        "A run of Fed-Bet", "Three sensors, nine options: leaderboard and the race of wealths.",
+        _run(_example("target-detection", seed=7, method="bet")),
+    ),
+    "fisher": Screen(
+        "A run of Fed-Fisher", "Intervals round by round.",
+        _run(lambda: ba.identify(ba.Problem.paper_instance(5), "fisher", delta=0.1, seed=7)),
+    ),
+    "fed-sel": Screen(
+        "A run of Fed-SEL", "Claimed intervals that shrink with the rounds.",
+        _run(lambda: ba.identify(ba.Problem.paper_instance(5), "fed-sel", delta=0.1, seed=7, period=20_000)),
+    ),
+    "reviews": Screen("Liars", "Six of 21 clients lie; the answer is right.", _run(_example("fake-reviews"))),
+    "fooled": Screen("Too many liars", "A plain mean is fooled: nothing is promised.", _run(_fooled)),
+    "robots": Screen("Peers", "A network of 24 robots without a server.", _run(_example("robots"))),
+    "overall": Screen(
+        "Best overall", "Three treatments at four hospitals; who disagrees.", _run(_example("hospitals"))
+    ),
+    "each": Screen(
+        "Best at each site", "One answer per hospital.", _run(_example("hospitals", question="each"))
+    ),
+    "control": Screen(
+        "Against a control", "Which treatments beat A, and by how much.",
+        _run(_example("hospitals", question="control", control="A", margin=0.04)),
+    ),
+    "undecided": Screen(
+        "Undecided", "The budget ended before the answer.",
+        _run(lambda: ba.identify(ba.Problem.paper_instance(5), seed=7, budget=300)),
+    ),
+    "many": Screen("Many options", "120 options at 40 sites.", _run(_many, quick=True)),
+    "study": Screen("A study", "240 runs side by side.", _page(_study)),
+    "arena": Screen("An arena", "Methods of several libraries on the same instances.", _page(_arena)),
+    "evidence": Screen("Recorded data", "What a table of patients shows.", _page(_evidence)),
+    "live": Screen("The live page", "A run in process, half way.", _live),
+    "server": Screen("A federation, live", "Its server, half way: a liar, and who was heard.", _server),
+    "client": Screen("A client", "What one client of a federation sees.", _site("federation", "clients")),
+    "node": Screen("A node", "What one node of a mesh sees.", _site("mesh", "nodes")),
+    "waiting": Screen("The live page waits", "A federation whose server has not started.", _waiting),
+    "jupyter": Screen(
+        "In JupyterLab, light", "The output follows the notebook, not the system.",
+        _notebook(JUPYTER_LIGHT, _record_fragment),
+    ),
+    "jupyter-dark": Screen(
+        "In JupyterLab, dark", "The same record, dark.", _notebook(JUPYTER_DARK, _record_fragment)
+    ),
+    "vscode": Screen("In VS Code, dark", "The same record.", _notebook(VSCODE_DARK, _record_fragment)),
+}  # fmt: skip
+
+
+def shoot(browser: Any, name: str, folder: Path) -> list[Path]:
+    """Take the four pictures of a screen."""
+    taken = []
+    with (
+        tempfile.TemporaryDirectory() as work,
+        contextlib.chdir(work),  # a screen that shows a path shows a short one
+        SCREENS[name].open(Path()) as url,
+    ):
+        for view, (width, most) in VIEWS.items():
+            for scheme in SCHEMES:
+                context = browser.new_context(
+                    viewport={"width": width, "height": 800}, color_scheme=scheme, device_scale_factor=1
+                )
+                tab = context.new_page()
+                tab.goto(url)
+                if url.startswith("http"):
+                    tab.locator("#state").filter(has_text=re.compile("^(Live|Wait)")).wait_for()
+                tab.wait_for_timeout(300)
+                height = min(most, tab.evaluate("document.documentElement.scrollHeight"))
+                tab.set_viewport_size({"width": width, "height": max(height, 300)})
+                tab.wait_for_timeout(200)
+                target = folder / f"{name}-{view}-{scheme}.webp"
+                save(tab.screenshot(), target)
+                taken.append(target)
+                context.close()
+    return taken
+
+
+def save(data: bytes, target: Path) -> None:
+    """Write a picture as lossless WebP, which is smaller than PNG."""
+    from PIL import Image
+
+    Image.open(io.BytesIO(data)).convert("RGB").save(target, lossless=True, quality=100, method=6)
+
+
+def markdown() -> str:
     """The page docs/gallery.md."""
     parts = [
         "# Gallery",
@@ -320,8 +512,6 @@ def main() -> None:
             for target in shoot(browser, name, chosen.out):
                 print(target.name, f"{target.stat().st_size // 1024} kB", flush=True)
         browser.close()
-    if chosen.out == FOLDER:
-        (DOCS / "gallery.md").write_text(markdown(), encoding="utf-8")
 
 
 if __name__ == "__main__":
