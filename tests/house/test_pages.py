@@ -58,8 +58,8 @@ def test_every_picture_of_a_page_s_own_code_is_shown_by_one_page(root):
 
 
 TUTORIALS = (
-    "start", "tutorial-csv", "tutorial-questions", "tutorial-function", "tutorial-liars", "tutorial-study",
-    "federation", "mesh",
+    "start", "tutorial-csv", "tutorial-questions", "tutorial-live", "tutorial-function", "tutorial-liars",
+    "tutorial-study", "federation", "mesh", "bring-your-method",
 )  # fmt: skip
 
 
