@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import commands
 import fields
+import gallery
 import notebooks
 import showcase
 
@@ -35,6 +36,8 @@ nitpicky = False
 def _made_now(app: Any, page: str, source: list[str]) -> None:
     if page == "cli":
         source[0] = source[0].replace(commands.PLACE, commands.reference())
+    elif page == "gallery":
+        source[0] = source[0].replace(gallery.PLACE, gallery.markdown())
     elif page == "index":
         source[0] = source[0].replace(showcase.PLACE, showcase.markdown())
     elif app.env.doc2path(page).suffix == ".ipynb":
