@@ -104,6 +104,7 @@ class Puller:
             self.site.ask(pull, times)
             await self._batch(pull, times)
             self.after()
+            await asyncio.sleep(0)  # recorded rewards never wait, and messages must still get through
             took = max(time.monotonic() - began, 1e-6)
             self.speed = times * pull.width / took
             batch = max(1, min(LARGEST_BATCH, 2 * batch, int(self.speed * BATCH_SECONDS / arms) or 1))

@@ -93,13 +93,28 @@ def _bend(x: Floats, share: Floats) -> Floats:
     return np.asarray(np.where(small, series, (1.0 / (1.0 + big) - share) / big))
 
 
-def stake_count(pulls: int) -> int:
+def stake_count(pulls: int, slope: float = 1.0) -> int:
     """How many stakes a bet uses after this many pulls per arm.
+
+    Random answers of slope κ make all gaps κ times as large, and n of them tell about as much as κ²·n
+    rewards: the smallest stake is then κ times the one after so many rewards, or less.
 
     >>> [stake_count(n) for n in (16, 256, 257, 1000)]
     [9, 9, 10, 11]
+    >>> [stake_count(n, 0.25) for n in (256, 4096, 4097)]
+    [13, 13, 14]
     """
-    return max(LEAST_STAKES, math.ceil(math.log2(pulls)) + 1)
+    rewards = max(round(pulls * slope**2, 6), 1.0)
+    return max(LEAST_STAKES, math.ceil(math.log2(rewards)) + 1) + smaller_stakes(slope)
+
+
+def smaller_stakes(slope: float) -> int:
+    """How many stakes are added below the others, so that the smallest is κ times as large, or less.
+
+    >>> [smaller_stakes(slope) for slope in (1.0, 0.76, 0.5, 0.245)]
+    [0, 1, 2, 5]
+    """
+    return math.ceil(round(-2 * math.log2(slope), 6))
 
 
 def centre_of(champion: ArrayLike, rival: ArrayLike, ratio: ArrayLike) -> Floats:

@@ -131,6 +131,12 @@ def make_settings(
             expected="byzantine = 0",
             fix="Start a federation, and serve each client with: bestarm client DIR --serve HOST:PORT",
         )
+    if "privacy" in chosen:
+        raise InputError(
+            "an experiment stores rewards as they are told, so it can't keep them private",
+            expected="no privacy",
+            fix="Use a federation whose clients pull with --arms, --exec or --http",
+        )
     found = Settings(
         arms=tuple(_sites(options, sites).items()),
         question=asked,

@@ -158,8 +158,8 @@ class Crowd:
         rivals = np.nonzero(self._rivals())
         self.bets = None
         if len(rivals[0]):
-            ratio = np.full(len(rivals[0]), self.ratio)
-            self.bets = bet_decisions.bets(self.champion.sums, self.sums.at(rivals), ratio, self.n)
+            ratio, own = np.full(len(rivals[0]), self.ratio), self.sums.at(rivals)
+            self.bets = bet_decisions.bets(self.champion.sums, own, ratio, self.n, slope=self.blocks.slope)
         for i, payload in self._pull(plays):
             said.setdefault(i, []).append(payload)
         return [(i, payload) for i in sorted(said) for payload in said[i]]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bestarm.methods.bet.blocks import Blocks
-from bestarm.methods.bet.options import PREFERENCES, Bet
+from bestarm.methods.bet.options import Bet
 from bestarm.methods.bet.sites.decisions import Stand, races_of
 from bestarm.problem.layout import Layout
 from bestarm.problem.question import Cells
@@ -43,7 +43,7 @@ class Course:
 
     def _first_pulls(self) -> int:
         """⌈n1/M⌉ pulls of each cell; n1 where every site gets an answer of its own."""
-        n1 = PREFERENCES[self.options.prefer][0]
+        n1 = self.blocks.n1
         return n1 if self.question.by_site else -(-n1 // self.clients)
 
     def first(self) -> Ints:

@@ -76,14 +76,19 @@ class Ledger:
             found.append(tuple(permutations(offered, 2)) if several and len(offered) == 2 else ())
         return found
 
-    def close(self, block: Block, stands: Sequence[Stand | None], step: int) -> None:
-        """Add a block of `step` pulls. Without stands, these are the first pulls."""
+    def close(
+        self, block: Block, stands: Sequence[Stand | None], step: int, before: Before | None = None
+    ) -> None:
+        """Add a block of `step` pulls. Without stands, these are the first pulls.
+
+        Its bets follow from the rewards `before`, by default those of all closed blocks.
+        """
         for race, openers in zip(self.races, self.openers, strict=True):
             if openers and not stands and isinstance(race, BestRace):
                 race.begin(block, openers)
         for race, stand in zip(self.races, stands, strict=False):
             if stand is not None:
-                race.close(Before(self.sums, self.met), block, stand, self.n)
+                race.close(before or Before(self.sums, self.met), block, stand, self.n)
         self.sums = self.sums.plus(block.fresh)
         self.rounded += block.unit
         if self.met is not None and block.pairs is not None:

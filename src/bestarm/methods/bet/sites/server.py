@@ -17,8 +17,8 @@ from bestarm.methods.bet.blocks import MAX_PULLS
 from bestarm.methods.bet.options import Bet
 from bestarm.methods.bet.sites.answers import answers_of, end_of, status_of
 from bestarm.methods.bet.sites.course import Course, fitting
-from bestarm.methods.bet.sites.decisions import Block, ControlRace, Stand, values
-from bestarm.methods.bet.sites.estimates import with_estimates
+from bestarm.methods.bet.sites.decisions import Before, ControlRace, Stand, values
+from bestarm.methods.bet.sites.estimates import Closed, with_estimates
 from bestarm.methods.bet.sites.ledger import Ledger
 from bestarm.methods.bet.sites.messages import Part, Plan, Wire, block_of, decode, fill
 from bestarm.methods.bet.uplink import MOST_SUPPLY
@@ -45,6 +45,7 @@ class OpenBlock:
     parts: dict[int, Part] = field(default_factory=dict)
     filled: bool = False  # closed without the parts that are missing
     references: list[int | None] = field(default_factory=list)  # the arm of each client, see Course
+    before: Before | None = None  # what its bets follow from, if sites may lie
 
     def waits_for(self, i: int) -> bool:
         return bool(self.pulls[i].any()) and i not in self.parts
@@ -68,7 +69,7 @@ class Server(RoundServer):
         self.binary = [layout.groups[layout.group_of[name]].binary for name in layout.clients]
         self.present = np.ones(len(layout.clients), dtype=bool)
         self.ledger = Ledger(self.course, self.present)
-        self.closed: list[tuple[Block, list[Stand | None], int]] = []
+        self.closed: list[Closed] = []
         first = OpenBlock(0, self.course.n1, self.course.first(), references=self.course.references(()))
         self.open: deque[OpenBlock] = deque([first])
         self.due: list[deque[OpenBlock]] = [deque([first]) for _ in layout.clients]  # parts to come, in order
@@ -205,7 +206,7 @@ class Server(RoundServer):
         for i in np.flatnonzero(self.present).tolist():
             if block.waits_for(i):
                 fill(found, i)
-        self.closed.append((found, block.stands, block.step))
+        self.closed.append((found, block.stands, block.step, block.before))
         self._fold(len(self.closed) - 1)
         sums, race = self.ledger.sums, self.ledger.races[0]
         value, error = values(sums, race.weights, race.clients)
@@ -226,11 +227,11 @@ class Server(RoundServer):
 
     def _fold(self, k: int) -> None:
         """Let the ledger decide about closed block k, and note the wealths and what was settled."""
-        block, stands, step = self.closed[k]
-        if self.f == 0:  # a liar could send its part after it has seen those of later blocks
+        block, stands, step, known = self.closed[k]
+        if self.f == 0:
             stands = self.ledger.refreshed(stands)
         before = [race.inside[0].copy() for race in self.ledger.races]
-        self.ledger.close(block, stands, step)
+        self.ledger.close(block, stands, step, known)
         for r, openers in enumerate(self.ledger.openers if not stands else ()):
             race = self.ledger.races[r]
             for champion, option in openers:
@@ -269,6 +270,8 @@ class Server(RoundServer):
         played = plan.stands(course)
         pulls = course.pulls(played, step, steps)[0]
         block = OpenBlock(n, step, pulls, played, references=course.references(played))
+        if self.f:  # a liar may send its part of an earlier block after it has seen the others' of this one
+            block.before = Before(self.ledger.sums)
         self.open.append(block)
         for due in self.due:
             due.append(block)
