@@ -50,6 +50,7 @@ class Tally:
     recent: int = 0  # assignments, those before the last announcements counted less
     last: float = math.nan  # the time of the last assignment
     minutes: dict[int, int] = field(default_factory=dict)  # assignments in each of the last minutes
+    hours: dict[int, int] = field(default_factory=dict)  # assignments in each hour
 
     def arrive(self, time: float) -> None:
         """Note an assignment."""
@@ -60,6 +61,7 @@ class Tally:
         if minute not in self.minutes:
             self.minutes = {k: n for k, n in self.minutes.items() if k > minute - MINUTES}
         self.minutes[minute] = self.minutes.get(minute, 0) + 1
+        self.hours[minute // 60] = self.hours.get(minute // 60, 0) + 1
 
     def pace(self, now: float, began: float) -> float:
         """Assignments per hour, in the last hour."""
