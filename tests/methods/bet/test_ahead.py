@@ -108,3 +108,43 @@ def test_elsewhere_planning_by_pace_is_planning_by_weights():
     both = [ba.identify(problem, seed=3, allocation=allocation) for allocation in ("pace", "weights")]
     assert both[0].pulls == both[1].pulls
     assert both[0].verdict.arm == both[1].verdict.arm
+
+
+def test_with_several_open_blocks_each_site_closes_its_own_at_its_own_pace():
+    game = Game(regions("each"), delta=1e-9, open_blocks=4)
+    for _ in range(5):
+        game.turn("US-1")
+    server = game.server
+    assert [track.closed for track in server.tracks] == [5, 0, 0]
+    assert server.rounds == 5
+    assert server.missing_clients() == list(game.clients)
+    assert [server.together(name) for name in game.clients] == [[name] for name in game.clients]
+    assert (game.clients["US-1"].pulls > 100, game.clients["EU-1"].pulls) == (True, 0)
+
+
+@pytest.mark.parametrize("order", [("US-1", "EU-1", "ASIA-1"), ("ASIA-1", "US-1", "EU-1")])
+def test_the_pace_of_other_sites_changes_nothing_for_a_site_of_each(order):
+    """One site after the other gives the same wealths and answers as all in step."""
+    step = Game(regions("each"), delta=0.1, open_blocks=1)
+    verdict = step.go()
+    alone = Game(regions("each"), delta=0.1, open_blocks=2)
+    for name in order:
+        while alone.server.answer_at(name) is None:
+            alone.turn(name)
+    assert alone.server.verdict is not None
+    assert alone.server.verdict.summary == verdict.summary
+    for own, other in zip(alone.server.ledger.races, step.server.ledger.races, strict=True):
+        assert np.array_equal(own.log_wealth, other.log_wealth)
+
+
+def test_a_site_that_ends_early_leaves_the_others_of_each_alone():
+    groups = {"US": {"A": 0.5, "B": 0.5}, "EU": {"A": 0.1, "B": 0.9}}
+    game = Game(regions("each", groups=groups), delta=0.1, open_blocks=2, budget=200)
+    for _ in range(50):
+        game.turn("US-1")
+    assert game.server.verdict is None
+    while game.server.verdict is None:
+        for name in game.clients:
+            game.turn(name)
+    answers = {answer.site: answer.answer for answer in game.server.verdict.answers}
+    assert answers == {"US": "open", "EU": "best"}

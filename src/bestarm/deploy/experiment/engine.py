@@ -16,7 +16,7 @@ from typing import Any
 from bestarm.deploy.experiment.assignments import Assignments, Given, Outcome, State, Tally
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.protocol import events
-from bestarm.protocol.machine import ClientMachine, ForesightedClient, ServerMachine
+from bestarm.protocol.machine import ClientMachine, ForesightedClient, ServerMachine, SiteServer
 from bestarm.protocol.options import on_unit_scale
 from bestarm.protocol.registry import method_for
 from bestarm.protocol.rounds import SERVER
@@ -41,6 +41,7 @@ class Engine(Assignments):
         self.clients: list[ClientMachine] = [room.client(layout, name, self.unit) for name in layout.clients]
         self.pulls: list[events.Pull | None] = [None] * len(self.clients)
         self.mail: deque[tuple[int | None, int, bytes]] = deque()  # (receiver; None: server, sender, data)
+        self.settled: dict[int, int] = {}  # by site: its own answer, where each has one
         self.held: list[deque[bytes]] = [deque() for _ in self.clients]  # until the outstanding pull is done
         self._act(None, self.server.handle(events.Start()))
         for i, client in enumerate(self.clients):
@@ -56,6 +57,10 @@ class Engine(Assignments):
     @property
     def verdict(self) -> Verdict | None:
         return self.server.verdict
+
+    def ended(self, site: int) -> bool:
+        """Whether there is a verdict, or this site has its own answer."""
+        return self.over or site in self.settled
 
     # Events
 
@@ -85,6 +90,14 @@ class Engine(Assignments):
                 self._act(i, self.clients[i].handle(events.Received(SERVER, self.held[i].popleft())))
             self._plan(i)
             self._pump()
+            self._settle(i)
+
+    def _settle(self, i: int) -> None:
+        """Note the own answer of a site, if it is known now."""
+        name = self.clients[i].name
+        answer = self.server.answer_at(name) if isinstance(self.server, SiteServer) else None
+        if answer is not None:
+            self.settled[i] = self.problem.layout.groups[i].arms.index(answer)
 
     def _hurry(self, i: int) -> None:
         """A site has assigned all that is announced: let the server announce the next block, if it can."""
@@ -148,6 +161,8 @@ class Engine(Assignments):
 
     def winner(self, site: int) -> int:
         """The option that a site's subjects get after the verdict: the winner, or what leads."""
+        if site in self.settled:
+            return self.settled[site]
         verdict, arms = self.verdict, self.problem.layout.groups[site].arms
         name = self.problem.layout.groups[site].name
         for answer in verdict.answers if verdict is not None else ():

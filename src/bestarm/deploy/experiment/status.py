@@ -8,6 +8,7 @@ import msgspec
 
 from bestarm.deploy.experiment.assignments import Assignments, Tally
 from bestarm.deploy.experiment.engine import Engine
+from bestarm.protocol.machine import SiteServer
 from bestarm.protocol.registry import method_for
 from bestarm.protocol.trace import Certificate
 from bestarm.records.build import on_user_scale
@@ -162,7 +163,7 @@ def status_of(engine: Engine, now: float) -> Status:
     playing = {
         layout.groups[i].arms[arm]: None
         for i, lane in enumerate(engine.lanes)
-        for arm in (lane.last.arms if lane.last is not None and not engine.over else ())
+        for arm in (lane.last.arms if lane.last is not None and not engine.ended(i) else ())
     }
     more = None if engine.over else _more(engine)
     pace = math.fsum(site.per_hour for site in sites) / 3600.0
@@ -223,9 +224,10 @@ def _site(engine: Assignments, i: int, now: float, holds_up: bool) -> SiteStatus
         per_hour=tally.pace(now, engine.began),
         hours=_hours(tally, now, engine.began),
         quiet=0.0 if math.isnan(engine.began) else now - (tally.last if tally.assigned else engine.began),
-        oldest=None if oldest is None or engine.over else now - engine.time[oldest],
+        oldest=None if oldest is None or engine.ended(i) else now - engine.time[oldest],
         leader=group.arms[max(range(len(means)), key=means.__getitem__)],
         holds_up=holds_up,
+        answer=group.arms[engine.settled[i]] if isinstance(engine, Engine) and i in engine.settled else None,
     )
 
 
@@ -257,11 +259,12 @@ def _waiting(engine: Engine) -> int:
 
 def _waits(engine: Engine, sites: tuple[SiteStatus, ...], waiting: int) -> tuple[Wait, ...]:
     """Which sites the oldest block waits for, and what that costs."""
-    slow = [site for site in sites if site.holds_up]
-    if not waiting or not 0 < len(slow) < len(sites):
-        return ()
-    found = list[Wait]()
-    for site in slow:
+    slow, found = {site.site: site for site in sites if site.holds_up}, list[Wait]()
+    for site in slow.values() if waiting else ():
+        server = engine.server
+        others = server.together(site.site) if isinstance(server, SiteServer) else list(engine.index)
+        if all(name in slow for name in others):  # nobody has to wait for it
+            continue
         batches = engine.lanes[engine.index[site.site]].batches
         left = batches[0].size - batches[0].given if batches else 0
         found.append(

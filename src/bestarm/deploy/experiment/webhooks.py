@@ -60,7 +60,7 @@ def notices(status: Status, alarms: Sequence[Alarm], stalled: float | None) -> I
             text = f"{site.site} has {site.open:,} rewards to come, the oldest for {site.oldest:.0f} seconds"
         elif not site.open and site.quiet >= stalled:
             text = f"{site.site} had no visitors for {site.quiet:.0f} seconds"
-        if text and status.waiting:
+        if text:
             yield Notice(f"stalled {site.site} {status.blocks}", "stalled", text, site=site.site)
 
 

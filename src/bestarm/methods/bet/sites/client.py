@@ -92,6 +92,11 @@ class Client(BlockClient[Plan | End]):
     def _block(self) -> dict[str, int]:
         return {"n": self.n}
 
+    def _plays(self, plan: Plan) -> bool:
+        """Whether this client has a part in a block: with its own pace, it has none in those of others."""
+        races = zip(plan.legs, self.course.members, strict=True)
+        return any(leg is not None and self.index in members for leg, members in races)
+
     def _stopped(self) -> Send:
         return self._say(Stopped())
 
@@ -108,6 +113,8 @@ class Client(BlockClient[Plan | End]):
             self._enter("done")
             return [Pull((), 0), Decided(verdict_for_client(self.course, message))]
         self.heard += 1
+        if self.course.own_pace and not self._plays(message):
+            return []
         step = self.blocks.step(self.announced) if message.step is None else message.step
         steps = self.course.steps(step) if message.steps is None else np.array(message.steps)
         stands = message.stands(self.course)

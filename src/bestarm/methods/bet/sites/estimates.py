@@ -20,7 +20,7 @@ from bestarm.stats.contrasts import Played, PlayedBlock, Sides
 from bestarm.stats.pairs import PlayedPairs
 from bestarm.stats.sums import Sums
 
-Closed = tuple[Block, list[Stand | None], int]
+Closed = tuple[Block, list[Stand | None], int, tuple[int, ...]]  # with its stands, step and races
 
 
 def with_estimates(verdict: Verdict, ledger: Ledger, closed: Sequence[Closed]) -> Verdict:
@@ -91,7 +91,7 @@ def _bound(
     """A lower bound on the lead of the first option of a pair; without one of them, on ± a value."""
     nothing, blocks = Sums.none(len(cells)), list[PlayedBlock]()
     before = [nothing, nothing]
-    for block, _, _ in closed:
+    for block, *_ in closed:
         b, a = pair
         if block.pairs is not None and b is not None and a is not None:
             first = np.zeros_like(cells)
