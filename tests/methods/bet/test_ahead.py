@@ -7,9 +7,12 @@ import pytest
 from test_questions import Game, regions
 
 import bestarm as ba
+from bestarm.methods.bet.options import Bet
 from bestarm.methods.bet.sites.decisions import values
 from bestarm.protocol.events import Ahead
 from bestarm.protocol.machine import ForesightedClient
+from bestarm.protocol.registry import method_for
+from bestarm.protocol.trace import Certificate
 
 EVEN = (1, 1, 1)
 
@@ -148,3 +151,59 @@ def test_a_site_that_ends_early_leaves_the_others_of_each_alone():
             game.turn(name)
     answers = {answer.site: answer.answer for answer in game.server.verdict.answers}
     assert answers == {"US": "open", "EU": "best"}
+
+
+SHOPS = {"US": {"A": 0.3, "B": 0.5}, "EU": {"C": 0.7, "D": 0.4}}
+
+
+def test_anywhere_with_several_open_blocks_names_the_best_arm_and_its_record_verifies():
+    problem = ba.Problem.from_rewards(SHOPS)
+    record = ba.identify(problem, seed=2, open_blocks=4)
+    assert (record.verdict.arm, record.verdict.answers) == ("EU/C", ())
+    assert record.verdict.interval[0] < record.verdict.mean < record.verdict.interval[1]
+    assert ba.verify(record).ok
+    record.verdict.certificate["server"]["exits"][0]["option"] += 1
+    assert not ba.verify(record.sealed()).ok
+
+
+def test_anywhere_with_several_open_blocks_names_the_options_that_are_left():
+    record = ba.identify(ba.Problem.from_rewards(SHOPS), seed=2, open_blocks=4, max_rounds=2)
+    assert record.verdict.reason == "rounds"
+    assert set(record.verdict.candidates) <= {"US/A", "US/B", "EU/C", "EU/D"}
+    assert "EU/C" in record.verdict.candidates
+
+
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        ({"epsilon": 0.1, "open_blocks": 2}, "belongs to one champion"),
+        ({"byzantine": 1, "open_blocks": 2}, "byzantine"),
+        ({"silence": "fill", "open_blocks": 2}, "silence"),
+        ({"margin": 0.1, "open_blocks": 2}, "margin"),
+        ({"allocation": "pace"}, "open_blocks = 1"),
+    ],
+)
+def test_what_several_open_blocks_do_not_allow_anywhere_is_refused(keys, what):
+    with pytest.raises(ba.InputError, match=what):
+        ba.identify(ba.Problem.from_rewards(SHOPS), **keys)
+
+
+def test_the_report_of_anywhere_with_several_open_blocks_says_which_arm_lost_to_which(tmp_path):
+    problem = ba.Problem.from_rewards(SHOPS)
+    record = ba.identify(problem, seed=2, open_blocks=4)
+    layout, options = problem.layout, Bet(open_blocks=4)
+    trace = method_for("bet", layout, options).trace(
+        Certificate(
+            options,
+            layout.arm_counts,
+            tuple(group.clients for group in layout.groups),
+            record.verdict.certificate["server"],
+            record.verdict.certificate["local"],
+        )
+    )
+    left = {layout.arm(exit.group, exit.arm): layout.arm(*exit.rival) for exit in trace.exits()}
+    assert left == {"US/A": "EU/C", "US/B": "EU/C", "EU/D": "EU/C"}
+    assert {(line.group, line.arm) for line in trace.lines()} <= {(0, 0), (0, 1), (1, 0)}
+    assert trace.dropped("EU-1") == {1}
+    assert {bet.champion for bet in trace.wealths().bets} <= {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert "EU/C" in record.report(tmp_path / "report.html", quick=True).read_text()

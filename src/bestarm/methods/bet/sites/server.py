@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from bestarm.methods.bet.blocks import MAX_PULLS
 from bestarm.methods.bet.options import Bet
-from bestarm.methods.bet.sites.answers import answers_of, end_of, status_of
+from bestarm.methods.bet.sites.answers import answers_of, end_of, status_of, worded
 from bestarm.methods.bet.sites.course import Course, fitting
 from bestarm.methods.bet.sites.decisions import ControlRace, Stand, values
 from bestarm.methods.bet.sites.estimates import Closed, with_estimates
@@ -327,13 +327,14 @@ class Server(RoundServer):
     def _conclude(self) -> list[Action]:
         end = end_of(self.ledger)
         verdict = status_of(answers_of(self.course, end, None, self.ledger))
-        return [self._send(end), *self._end(with_estimates(verdict, self.ledger, self.closed))]
+        verdict = with_estimates(verdict, self.ledger, self.closed)
+        return [self._send(end), *self._end(worded(self.course, verdict))]
 
     def _undecided(self, reason: Reason) -> list[Action]:
         end = end_of(self.ledger)
         verdict = status_of(answers_of(self.course, end, reason, self.ledger))
         verdict = replace(with_estimates(verdict, self.ledger, self.closed), reason=reason)
-        return [self._send(end), *self._end(verdict)]
+        return [self._send(end), *self._end(worded(self.course, verdict))]
 
     def _dropped(self, client: str) -> list[Action]:
         """Fold all closed blocks again without this client: the question is now about the others."""
