@@ -212,6 +212,9 @@ class SiteServer(Protocol):
     def together(self, client: str) -> list[str]:
         """The clients that wait for this one's messages, and itself."""
 
+    def unused(self) -> int:
+        """How many rewards were reported and do not count yet, because other clients' are missing."""
+
     def answer_at(self, client: str) -> str | None:
         """The answer of the client's own site, if the site has one of its own and it is known already."""
 

@@ -14,6 +14,7 @@ from collections import deque
 from typing import Any
 
 from bestarm.deploy.experiment.assignments import Assignments, Given, Outcome, State, Tally
+from bestarm.deploy.experiment.routing import winner_at
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.protocol import events
 from bestarm.protocol.machine import ClientMachine, ForesightedClient, ServerMachine, SiteServer
@@ -163,26 +164,8 @@ class Engine(Assignments):
         """The option that a site's subjects get after the verdict: the winner, or what leads."""
         if site in self.settled:
             return self.settled[site]
-        verdict, arms = self.verdict, self.problem.layout.groups[site].arms
-        name = self.problem.layout.groups[site].name
-        for answer in verdict.answers if verdict is not None else ():
-            if answer.answer == "best" and answer.site in (None, name) and answer.option in arms:
-                return arms.index(str(answer.option))
-        if verdict is not None and verdict.arm is not None:
-            for named in (verdict.arm, verdict.arm.removeprefix(f"{name}/")):
-                if named in arms:
-                    return arms.index(named)
-        return self._fallback(verdict, site)
-
-    def _fallback(self, verdict: Verdict | None, site: int) -> int:
-        """Without a winner for this site: what is best against the control, the control, or what leads."""
-        arms, control = self.problem.layout.groups[site].arms, self.problem.layout.question.control
-        if control is not None and verdict is not None:
-            better = [a for a in verdict.answers if a.answer == "better" and a.option in arms]
-            if better:
-                return arms.index(str(max(better, key=lambda a: a.value or 0.0).option))
-            return arms.index(control.split("/")[-1]) if control.split("/")[-1] in arms else 0
-        return self.leader(site)
+        found = winner_at(self.problem.layout, site, self.verdict)
+        return self.leader(site) if found is None else found
 
     def record(self) -> Record:
         """The record of the experiment so far."""

@@ -8,44 +8,14 @@ import msgspec
 
 from bestarm.deploy.experiment.assignments import Assignments, Tally
 from bestarm.deploy.experiment.engine import Engine
+from bestarm.deploy.waits import Wait, said
 from bestarm.protocol.machine import SiteServer
 from bestarm.protocol.registry import method_for
 from bestarm.protocol.trace import Certificate
+from bestarm.protocol.verdict import Verdict
 from bestarm.records.build import on_user_scale
 
 HOURS = 48  # of arrivals that a status shows
-
-
-class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """A site whose part of the oldest block is not complete, while rewards of that or later blocks are in.
-
-    Attributes
-    ----------
-    site : str
-        Its name.
-    to_assign : int
-        Assignments of that part which are still to be made.
-    to_come : int
-        Assignments of that part which are made, and whose reward is still to come.
-    seconds : float or None
-        How long the assignments will take at the site's present pace; None if nobody arrives there.
-    rewards : int
-        How many rewards can't be used until then: what waiting costs.
-    """
-
-    site: str
-    to_assign: int
-    to_come: int
-    seconds: float | None
-    rewards: int
-
-    @property
-    def text(self) -> str:
-        """The wait in words."""
-        if not self.to_assign:
-            return f"{self.site} has {self.to_come:,} rewards to come"
-        how_long = "and no arrivals" if self.seconds is None else f"about {_time(self.seconds)}"
-        return f"{self.site} has {self.to_assign:,} assignments to make, {how_long}"
 
 
 class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +152,7 @@ def status_of(engine: Engine, now: float) -> Status:
         leader=leader,
         lead=lead,
         waiting=waiting,
-        hold_up=f"{waiting:,} rewards wait: {'; '.join(wait.text for wait in waits)}" if waits else "",
+        hold_up=said(waits),
         waits=waits,
         more=more,
         seconds=seconds,
@@ -195,15 +165,17 @@ def _known(time: float) -> float | None:
     return None if math.isnan(time) else time
 
 
-def site_status(assignments: Assignments, now: float) -> Status:
-    """The status of one site of a federation, which does not decide."""
+def site_status(assignments: Assignments, now: float, verdict: Verdict | None) -> Status:
+    """The status of one site of a federation, which does not decide; `verdict`: the federation's."""
     now = max(now, assignments.now)
-    site = _site(assignments, 0, now, holds_up=False)
+    waits = any(not batch.complete for batch in assignments.lanes[0].batches)
+    site = _site(assignments, 0, now, holds_up=waits and not assignments.over)
     return Status(
-        time=now, began=_known(assignments.began), state="running", answer=None, blocks=0,
+        time=now, began=_known(assignments.began), state="running" if verdict is None else verdict.status,
+        answer=None if verdict is None else verdict.summary, blocks=0,
         assigned=site.assigned, told=site.told,
         options=assignments.problem.layout.groups[0].arms, leader=site.leader, lead=None, waiting=0,
-        hold_up="", waits=(), more=None, seconds=None, ends=None, sites=(site,),
+        hold_up="", waits=(), more=None, seconds=None, ends=_known(assignments.decided), sites=(site,),
     )  # fmt: skip
 
 
@@ -286,13 +258,6 @@ def _hours(tally: Tally, now: float, began: float) -> tuple[int, ...]:
     last = int(now // 3600)
     first = max(int(began // 3600), last - HOURS + 1)
     return tuple(tally.hours.get(hour, 0) for hour in range(first, last + 1))
-
-
-def _time(seconds: float) -> str:
-    for size, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {name}"
-    return f"{seconds:.0f} seconds"
 
 
 def _more(engine: Engine) -> int | None:

@@ -25,7 +25,7 @@ from bestarm.methods.bet.uplink import MOST_SUPPLY
 from bestarm.problem.layout import Layout
 from bestarm.protocol.codec import Malformed
 from bestarm.protocol.decisions import Floats, Mask
-from bestarm.protocol.events import Action, Ahead, Event, Start
+from bestarm.protocol.events import Action, Ahead, Event, Pace, Start
 from bestarm.protocol.machine import Transitions
 from bestarm.protocol.messages import Stopped
 from bestarm.protocol.rounds import DROPPED, OTHER_SITES, RoundServer
@@ -41,6 +41,8 @@ class Server(RoundServer):
         **RoundServer.transitions,
         ("waiting", Ahead): frozenset({"waiting", "done"}),
         ("done", Ahead): frozenset({"done"}),
+        ("waiting", Pace): frozenset({"waiting"}),
+        ("done", Pace): frozenset({"done"}),
     }
 
     def __init__(self, layout: Layout, options: Bet) -> None:
@@ -73,6 +75,11 @@ class Server(RoundServer):
             return self._conclude() if self.ledger.over[0] else []
         if isinstance(event, Ahead):
             return self._hurry(event)
+        if isinstance(event, Pace):
+            if self.state != "done":
+                self.events.append(["pace", list(event.paces)])
+                self._keep_pace(event.paces)
+            return []
         return super()._handle(event)
 
     def _hurry(self, event: Ahead) -> list[Action]:
@@ -80,9 +87,13 @@ class Server(RoundServer):
         if self.state == "done" or not self._wants(event.client):
             return []
         self.events.append(["ahead", event.client, list(event.paces)])
-        self.paces = np.maximum(np.array(event.paces, dtype=np.float64), 1.0)
+        self._keep_pace(event.paces)
         track = self.track[self.index[event.client]]
         return [*self._announce(track), *self._advance(track)]
+
+    def _keep_pace(self, paces: tuple[int, ...]) -> None:
+        if len(paces) == len(self.present):
+            self.paces = np.maximum(np.array(paces, dtype=np.float64), 1.0)
 
     def _wants(self, client: str) -> bool:
         """Whether a race that is open needs this client, and a block may be announced for it."""
@@ -118,6 +129,10 @@ class Server(RoundServer):
         """The clients that wait for this one's parts."""
         members = self.track[self.index[client]].members
         return [name for name, member in zip(self.layout.clients, members, strict=True) if member]
+
+    def unused(self) -> int:
+        """The rewards in parts of blocks that are not closed."""
+        return sum(int(block.pulls[i].sum()) for block in self.open for i in block.parts)
 
     def answer_at(self, client: str) -> str | None:
         """The answer of the client's own site, once it is known, where each site has one and its own pace."""
