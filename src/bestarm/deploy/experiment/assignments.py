@@ -58,7 +58,7 @@ class Tally:
         self.recent += 1
         self.last = time
         minute = int(time // 60)
-        if minute not in self.minutes:
+        if minute not in self.minutes and len(self.minutes) > 2 * MINUTES:
             self.minutes = {k: n for k, n in self.minutes.items() if k > minute - MINUTES}
         self.minutes[minute] = self.minutes.get(minute, 0) + 1
         self.hours[minute // 60] = self.hours.get(minute // 60, 0) + 1

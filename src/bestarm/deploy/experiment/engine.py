@@ -40,6 +40,9 @@ class Engine(Assignments):
         assert room.server is not None
         self.server: ServerMachine = room.server(layout, self.unit)
         self.clients: list[ClientMachine] = [room.client(layout, name, self.unit) for name in layout.clients]
+        # Checks against a protocol are slow, and these never change.
+        self._own_answers = self.server if isinstance(self.server, SiteServer) else None
+        self._foresighted = [c if isinstance(c, ForesightedClient) else None for c in self.clients]
         self.pulls: list[events.Pull | None] = [None] * len(self.clients)
         self.mail: deque[tuple[int | None, int, bytes]] = deque()  # (receiver; None: server, sender, data)
         self.settled: dict[int, int] = {}  # by site: its own answer, where each has one
@@ -95,8 +98,7 @@ class Engine(Assignments):
 
     def _settle(self, i: int) -> None:
         """Note the own answer of a site, if it is known now."""
-        name = self.clients[i].name
-        answer = self.server.answer_at(name) if isinstance(self.server, SiteServer) else None
+        answer = self._own_answers.answer_at(self.clients[i].name) if self._own_answers else None
         if answer is not None:
             self.settled[i] = self.problem.layout.groups[i].arms.index(answer)
 
@@ -142,18 +144,18 @@ class Engine(Assignments):
 
     def _waits(self, i: int) -> bool:
         """Whether a message could replace pulls of this client that are assigned already."""
-        if isinstance(self.clients[i], ForesightedClient) or self.over:
+        if self._foresighted[i] is not None or self.over:
             return False
         lane = self.lanes[i]
         return bool(self.held[i]) or (bool(lane.batches) and lane.batches[0].given > 0)
 
     def _plan(self, i: int) -> None:
         """Prepare the assignments of a site that its machine has asked for, or will ask for."""
-        client, pull, lane = self.clients[i], self.pulls[i], self.lanes[i]
+        client, pull, lane = self._foresighted[i], self.pulls[i], self.lanes[i]
         if self.over or pull is None:
             lane.batches.clear()
             return
-        upcoming = client.upcoming if isinstance(client, ForesightedClient) else ()
+        upcoming = client.upcoming if client is not None else ()
         if lane.batches and lane.batches[0].pull != pull and lane.batches[0].given == 0:
             lane.batches.clear()
         lane.plan([pull, *upcoming])
