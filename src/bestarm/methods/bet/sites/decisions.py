@@ -374,7 +374,7 @@ def races_of(cells: Cells, question: Question, options: Bet, present: Mask, tria
     everyone, found = np.flatnonzero(present), list[Race]()
     share = options.delta / (2 if question.also else 1)
     if question.kind != "each":
-        weights = cells.weights(question.weights, present)
+        weights = cells.weights(question.weights or (1.0,) * (int(cells.site.max()) + 1), present)
         if options.byzantine:
             race = TrimmedRace(everyone, weights, share, trials)
             race.tolerate(cells.site[everyone], options.byzantine)
