@@ -22,7 +22,6 @@ from bestarm.problem.layout import Layout
 from bestarm.protocol.summaries import Summary
 from bestarm.stats import betting
 
-TOGETHER = 1000  # intervals, so that their arrays stay small
 _Sample = tuple[float, float, float, float]  # the level of an interval, and the rewards: count, sum, squares
 
 
@@ -176,15 +175,13 @@ def _order(values: list[float], place: int, default: float) -> float:
 
 
 def _ends(samples: set[_Sample]) -> dict[_Sample, tuple[float, float]]:
-    """The interval of each sample; with thousands of options, many have the same sums."""
+    """The interval of each sample."""
     found = {}
     for level in {level for level, _, _, _ in samples}:
         own = [sample for sample in samples if sample[0] == level]
-        for first in range(0, len(own), TOGETHER):
-            part = own[first : first + TOGETHER]
-            _, n, s, q = np.array(part, dtype=np.float64).T
-            low, high = betting.intervals(n, s, np.minimum(q, s), np.zeros(len(n)), np.ones(len(n)), level)
-            found |= dict(zip(part, zip(low.tolist(), high.tolist(), strict=True), strict=True))
+        _, n, s, q = np.array(own, dtype=np.float64).T
+        low, high = betting.intervals(n, s, np.minimum(q, s), np.zeros(len(n)), np.ones(len(n)), level)
+        found |= dict(zip(own, zip(low.tolist(), high.tolist(), strict=True), strict=True))
     return found
 
 
