@@ -25,6 +25,7 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"bestarm {__version__}"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["book.css"]
 html_js_files = ["copy.js"]
 html_theme_options = {"source_repository": "", "top_of_page_buttons": []}
