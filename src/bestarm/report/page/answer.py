@@ -60,7 +60,7 @@ def _truth(card: AnswerCard) -> Html | None:
     return tag("p", card.truth, class_=kind) if card.truth else None
 
 
-def row(title: str, main: object, *more: object) -> Html:
+def entry(title: str, main: object, *more: object) -> Html:
     notes = [tag("p", _together(one), class_="note") for one in more if one]
     return tag("div", tag("dt", title), tag("dd", tag("p", main, class_="main"), *notes))
 
@@ -81,7 +81,7 @@ def _best(card: AnswerCard) -> list[Html]:
     text = None
     if best is not None and best.mean is not None:
         text = f"Its {clean(card.mean)} is about {option_said(best, card.percent)}."
-    return [row(title, name(card.best or (best.name if best else ""), 80), text)]
+    return [entry(title, name(card.best or (best.name if best else ""), 80), text)]
 
 
 def _sites(card: AnswerCard) -> list[Html]:
@@ -90,7 +90,7 @@ def _sites(card: AnswerCard) -> list[Html]:
     for row in card.sites[:MOST_CLAIMS]:
         site, _, option = row.name.partition("/")
         about = f"Its {clean(card.mean)} is about {option_said(row, card.percent)}."
-        found.append(row(f"Best at {clean(site, 60)}", name(option, 80), about))
+        found.append(entry(f"Best at {clean(site, 60)}", name(option, 80), about))
     return found
 
 
@@ -104,7 +104,7 @@ def _lead(card: AnswerCard) -> list[Html]:
     for title, lead in rows:
         main, _, rest = lead_said(lead, card.percent).partition(" over ")
         lift = lift_said(lead)
-        found.append(row(title, main, f"over {rest}", lift and f"That is {lift}."))
+        found.append(entry(title, main, f"over {rest}", lift and f"That is {lift}."))
     return found
 
 
@@ -116,12 +116,12 @@ def _risk(facts: RunFacts, card: AnswerCard) -> Html:
     folded = fold("What that rests on", tag("ul", *[tag("li", clean(text, LONG)) for text in words]))
     promised = not card.risk.startswith("Nothing is promised")
     main = f"δ = {card.delta:g}" if promised else "not bounded"
-    return row("Risk", main, clean(card.risk, LONG), folded if words else None)
+    return entry("Risk", main, clean(card.risk, LONG), folded if words else None)
 
 
 def _cost(card: AnswerCard) -> Html:
     main, _, rest = costs_said(card.costs).partition("s, ")
-    return row("Cost", f"{main}s" if rest else main, rest)
+    return entry("Cost", f"{main}s" if rest else main, rest)
 
 
 def _open(facts: RunFacts, card: AnswerCard) -> list[Html]:

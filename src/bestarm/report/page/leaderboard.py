@@ -103,7 +103,7 @@ def _table(facts: RunFacts, shown: Sequence[Standing], rank: int, x: Axis | None
             _interval(one),
             number(one.pulls),
             number(one.lead, 3),
-            one.became,
+            tag("span", one.became, class_="when"),
             tag("span", one.left, class_="when") if one.left else "–",
             tag("span", one.why, class_="why") if one.why else "–",
         ]
@@ -121,6 +121,12 @@ def _table(facts: RunFacts, shown: Sequence[Standing], rank: int, x: Axis | None
         numbers={at for at, k in enumerate(kept) if k in (0, 2, 4, 5, 6)},
         marks=marks,
     )
+
+
+def _option(one: Standing) -> Html:
+    """The name of an option, after its mark."""
+    kind = "option short" if len(one.name) <= SHORT else "option"
+    return tag("span", dot(one.place, won=one.state == "won"), name(one.name, 80), class_=kind)
 
 
 def _interval(one: Standing) -> str:

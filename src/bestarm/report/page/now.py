@@ -11,7 +11,7 @@ from bestarm.records.figures import costs_said, labels
 from bestarm.report.facts import ClientFacts, RangeFacts, RunFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.numbers import number
-from bestarm.report.page.answer import row
+from bestarm.report.page.answer import entry
 from bestarm.report.page.parts import MOST_ROWS
 from bestarm.report.page.verdict import guarantee, sentence
 from bestarm.report.standings import standings
@@ -58,24 +58,26 @@ def _leader(facts: RunFacts) -> list[Html]:
     by_site = facts.options_by_site
     if by_site is not None and not by_site.weighted:
         text = "The table below has the means of each site."
-        return [row("Leads", "see the sites", text)]
+        return [entry("Leads", "see the sites", text)]
     ranked = [one for one in standings(facts) if one.mean is not None and one.state != "out"]
     if not ranked:
-        return [row("Leads", "not known yet", "No mean has been reported.")]
+        return [entry("Leads", "not known yet", "No mean has been reported.")]
     first = ranked[0]
     about = f"{clean(facts.mean)} {number(first.mean)} so far"
     left = f"{len(ranked):,} of {counted(len(facts.roster), 'option')} in the race"
-    found = [row("Leads", name(first.name, 60), about, left)]
+    found = [entry("Leads", name(first.name, 60), about, left)]
     if len(ranked) > 1 and ranked[1].mean is not None and first.mean is not None:
         apart = number(abs(first.mean - ranked[1].mean), 3)
-        found.append(row("Lead so far", apart, join("over ", name(ranked[1].name, 60)), "Not a result yet."))
+        found.append(
+            entry("Lead so far", apart, join("over ", name(ranked[1].name, 60)), "Not a result yet.")
+        )
     return found
 
 
 def _promised(facts: RunFacts) -> Html:
     if facts.broken:
-        return row("Risk", "not bounded", f"Nothing will be promised: {clean(facts.broken, 300)}.")
-    return row("Risk", f"δ = {facts.delta:g}", facts.intent)
+        return entry("Risk", "not bounded", f"Nothing will be promised: {clean(facts.broken, 300)}.")
+    return entry("Risk", f"δ = {facts.delta:g}", facts.intent)
 
 
 def _so_far(facts: RunFacts) -> Html:
@@ -84,7 +86,7 @@ def _so_far(facts: RunFacts) -> Html:
     known = CardCosts(pulls=costs.pulls, rounds=costs.rounds, bits=bits, after=0, time=costs.time)
     main, _, rest = costs_said(known).partition(", ")
     unknown = "" if costs.pulls is not None else "Only the clients know their pulls."
-    return row("Cost so far", main, rest, unknown)
+    return entry("Cost so far", main, rest, unknown)
 
 
 def _end(facts: RunFacts) -> Html:
@@ -92,9 +94,9 @@ def _end(facts: RunFacts) -> Html:
     span = facts.plan.ranges.get("rounds") if facts.plan else None
     if facts.plan is None or span is None:
         why = "Too little is known yet." if not facts.rounds else "Runs like this one are not simulated here."
-        return row("Similar runs end", "not forecast", why)
+        return entry("Similar runs end", "not forecast", why)
     note = facts.plan.note or f"90 % of {facts.plan.trials} simulated runs"
-    return row("Similar runs end", _rounds(span), note)
+    return entry("Similar runs end", _rounds(span), note)
 
 
 def signs(facts: RunFacts, seen: Mapping[str, float]) -> Html | None:

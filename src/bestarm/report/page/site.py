@@ -7,7 +7,7 @@ from typing import Any
 from bestarm.records.figures import labels
 from bestarm.report.facts import SiteFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
-from bestarm.report.page.answer import answer, row
+from bestarm.report.page.answer import answer, entry
 from bestarm.report.page.leaderboard import leaderboard
 from bestarm.report.page.parts import MOST_ROWS, Section, all_options, filled, fold, keys, made_by, names
 from bestarm.report.page.run import arms
@@ -58,12 +58,12 @@ def _card(facts: SiteFacts) -> Html:
     doing = DOING.get(facts.state, facts.state)
     head = sentence(facts) if verdict else join(name(facts.me, 80), f" {doing}.")
     kind = "" if verdict is None else " yes" if verdict.status == "identified" and not facts.broken else " no"
-    rows = [_risk(facts), row("Cost here", counted(facts.costs.pulls or 0, "pull"))]
+    rows = [_risk(facts), entry("Cost here", counted(facts.costs.pulls or 0, "pull"))]
     if verdict and verdict.arm:
         about = "" if verdict.mean is None else f"Its {clean(facts.mean)} is about {number(verdict.mean)}."
-        rows.insert(0, row("Best" if not facts.broken else "Named", name(verdict.arm, 80), about))
+        rows.insert(0, entry("Best" if not facts.broken else "Named", name(verdict.arm, 80), about))
     elif not verdict and (wants := _wants(facts)):
-        rows.insert(0, row("Next", wants))
+        rows.insert(0, entry("Next", wants))
     bad = tag("p", "This journal is inconsistent: see “Who can be trusted”.", class_="bad")
     rests = fold("What that rests on", *guarantee(facts)) if verdict else None
     return tag(
@@ -80,11 +80,11 @@ def _card(facts: SiteFacts) -> Html:
 def _risk(facts: SiteFacts) -> Html:
     """What is promised, or will be."""
     if facts.broken:
-        return row("Risk", "not bounded", f"Nothing is promised: {clean(facts.broken, 300)}.")
+        return entry("Risk", "not bounded", f"Nothing is promised: {clean(facts.broken, 300)}.")
     text = facts.intent
     if facts.verdict is not None:
         text = f"A run like this is wrong with probability at most {facts.delta:g}."
-    return row("Risk", f"δ = {facts.delta:g}", text)
+    return entry("Risk", f"δ = {facts.delta:g}", text)
 
 
 def _wants(facts: SiteFacts) -> str:
