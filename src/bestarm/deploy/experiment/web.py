@@ -128,7 +128,7 @@ def application(
     """The web application of an experiment, or of a site of a federation."""
     limits = limits or Limits()
     guard = Guard(callers, limits)
-    known = _encode(description(experiment.settings))
+    known = _encode(description(experiment.settings, page=pages is not None))
     site = next(iter(experiment.settings.sites)) if len(experiment.settings.sites) == 1 else None
 
     async def assign(request: web.Request) -> Response:
