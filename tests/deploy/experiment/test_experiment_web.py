@@ -200,6 +200,8 @@ CALLS = [
     ("POST", "/assign", {"site": "us", "times": -1}, 400),
     ("POST", "/assign", {"x": 1}, 400),
     ("POST", "/assign", b"x" * (1 << 21), 413),
+    ("POST", "/assign", b'{"site": "\xff"}', 400),
+    ("POST", "/assign", b"[" * 100_000, 400),
     ("POST", "/reward", {"token": "TOKEN", "reward": 1}, 200),
     ("POST", "/reward", {"token": "TOKEN", "reward": 0}, 409),
     ("POST", "/reward", {"rewards": [{"token": "TOKEN", "reward": 1}]}, 200),
@@ -290,5 +292,31 @@ def test_metrics_are_those_of_the_status(web):
         _, text = await web.call("GET", "/metrics")
         assert 'bestarm_experiment_assignments_total{site="us"} 7' in text
         assert 'bestarm_experiment_holds_up{site="eu"} 1' in text
+
+    asyncio.run(main())
+
+
+def test_a_key_belongs_to_one_request_of_one_caller(tmp_path):
+    web = Web(tmp_path / "shop")
+    other = place.callers_of(tmp_path / "shop").add("other")
+    web.app = application(web.queue, web.experiment, place.callers_of(tmp_path / "shop"), page_of)
+
+    async def main():
+        same = {"Idempotency-Key": "visitor-1"}
+        _, first = await web.call("POST", "/assign", {"site": "us"}, **same)
+        assert (await web.call("POST", "/assign", {"site": "us"}, **same))[1] == first
+        for body in ({"site": "eu"}, {"site": "us", "times": 2}):
+            code, said = await web.call("POST", "/assign", body, **same)
+            assert (code, "used for another request" in said["error"]) == (409, True)
+        _, theirs = await web.call("POST", "/assign", {"site": "us"}, token=other, **same)
+        assert theirs["token"] != first["token"]
+        together = [
+            web.call("POST", "/assign", {"site": site}, **{"Idempotency-Key": "visitor-2"})
+            for site in ("us", "eu")
+        ]
+        assert [code for code, _ in await asyncio.gather(*together)] == [200, 409]
+        code, said = await web.call("POST", "/assign", {"site": "us"}, **{"Idempotency-Key": "x" * 201})
+        assert (code, "at most 200" in said["error"]) == (400, True)
+        assert web.experiment.status.assigned == 3
 
     asyncio.run(main())

@@ -27,7 +27,8 @@ def _json(schema: dict[str, Any]) -> dict[str, Any]:
 def _errors(*codes: int) -> dict[str, Any]:
     text = {
         400: "the request is invalid", 401: "the bearer token is missing or wrong",
-        408: "the body did not come in time", 409: "the token has another reward already",
+        408: "the body did not come in time",
+        409: "the token has another reward already, or the key was used for another request",
         410: "the experiment is over, with after = stop", 413: "the request is too large",
         429: "too many requests of this caller, or too many that wait",
         503: "the journal can't be written",
@@ -68,7 +69,7 @@ def description(settings: Settings, *, page: bool = False) -> dict[str, Any]:
                 "description": "the assignment, or a list of them if `times` was given",
                 **_json({"oneOf": [assignment, _object(["assignments"], assignments=_list(assignment))]}),
             },
-            **_errors(400, 401, 408, 410, 413, 429, 503),
+            **_errors(400, 401, 408, 409, 410, 413, 429, 503),
         },
     }
     tell = {
