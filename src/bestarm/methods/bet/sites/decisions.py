@@ -8,6 +8,7 @@ options).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -364,6 +365,17 @@ class ControlRace:
         within = won[2] & won[3] if len(self.tests) > 2 else np.zeros_like(won[0])
         claim = np.select([won[0], won[1], within], [BETTER, WORSE, WITHIN], OPEN)
         self.claim = np.where(plays, claim, self.claim)
+
+
+def race_progress(race: Race, sums: Sums) -> tuple[float, float]:
+    """The least logarithm of the wealth against an option that has to leave or be settled, and its limit.
+
+    Of a race with one trial that is not over. The champion is the one that may stay.
+    """
+    wealth, left = race.log_wealth[..., 0, :], race.inside[0].copy()
+    left[race.stand(sums).champion[0]] = False
+    furthest = wealth.max(axis=0) if wealth.ndim > 1 else wealth  # of several tests, the one that is furthest
+    return float(furthest[left].min()), -math.log(race.level)
 
 
 def races_of(cells: Cells, question: Question, options: Bet, present: Mask, trials: int) -> list[Race]:
