@@ -9,6 +9,9 @@ import re
 from pathlib import Path
 
 import bestarm.methods
+from bestarm.deploy.federation.alarms import ALARM
+from bestarm.deploy.federation.desk import NOTE
+from bestarm.deploy.federation.hello import HELLO
 from bestarm.protocol.registry import METHODS
 from bestarm.protocol.summaries import Summary
 
@@ -64,3 +67,8 @@ def test_the_table_has_every_field_of_every_message_of_a_client():
 def test_the_table_names_every_method():
     words = PAGE.read_text("utf-8")
     assert all(re.search(rf"^\| (`[\w-]+`, )*`{name}`[ ,]", words, re.MULTILINE) for name in METHODS)
+
+
+def test_the_page_names_what_clients_of_a_federation_sign_besides():
+    words = PAGE.read_text("utf-8")
+    assert all(f"`{topic}`" in words for topic in (HELLO, NOTE, ALARM))
