@@ -181,6 +181,10 @@ def test_a_plan_prices_privacy():
     problem = Problem.bernoulli([[0.9, 0.2], [0.5]]).private(2.0)
     found = plan(problem, trials=4, seed=1, methods=["bet"], workers=1)
     assert any("privacy = 2 takes about" in text for text in found.advice)
+    cells = Problem.bernoulli({"a": {"x": 0.95, "y": 0.5}, "b": {"x": 0.9, "y": 0.5}}).asking("overall")
+    found = plan(cells.private(2.0), trials=4, seed=1, methods=["bet"], workers=1)
+    wanted = price([model for row in cells.rewards for model in row], 2.0)
+    assert any(f"takes about {wanted:.3g} times" in text for text in found.advice)
 
 
 # What is written

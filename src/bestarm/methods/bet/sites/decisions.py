@@ -403,6 +403,6 @@ def races_of(cells: Cells, question: Question, options: Bet, present: Mask, tria
             own = present & (cells.site == j)
             weights = cells.weights((1.0,) * sites, own)
             found.append(BestRace(np.flatnonzero(own), weights, level, trials, site=j))
-    for race in found:
-        race.slope = Blocks(options).slope
+    for each in found:
+        each.slope = Blocks(options).slope
     return found
