@@ -145,21 +145,26 @@ def lying_sites() -> str:
             (row[f"wrong, f = {f}"], row[f"undecided, f = {f}"], row[f"pulls of a site, f = {f}"])
             for f in faults
         ]
-        shown = [f"{wrong} / {undecided} | {pulls:,.0f}" for wrong, undecided, pulls in cells]
+        shown = [
+            f"{pulls:,.0f}" + (f" ({wrong} wrong, {undecided} undecided)" if wrong or undecided else "")
+            for wrong, undecided, pulls in cells
+        ]
         lines.append(f"| {row['attack']} | {' | '.join(shown)} |")
     wrong = sum(row[f"wrong, f = {f}"] for row in run for f in faults)
+    undecided = sum(row[f"undecided, f = {f}"] for row in run for f in faults)
     trials = sum(len(faults) * row["trials"] for row in run)
     left_out = [f"`{row['attack']}`" for row in attacks if not row["trials"]]
     tied = [row for row in rows if "tied, f" in row]
     shares = ", ".join(f"{100 * row['lost'] / row['trials']:.1f} %" for row in tied)
     most = max(row["at most"] for row in tied)
-    head = "| attack | " + " | ".join(f"f = {f}: wrong / undecided | pulls" for f in faults) + " |"
+    head = "| attack | " + " | ".join(f"pulls, f = {f}" for f in faults) + " |"
     return (
-        f"{wrong} wrong of {trials:,} attacked runs. The messages can't express {', '.join(left_out)}.\n"
+        f"{wrong} wrong and {undecided} undecided of {trials:,} attacked runs.\n"
+        f"The messages can't express {', '.join(left_out)}.\n"
         "With the honest sites exactly tied on the average and f = 1, 2, 3 extreme liars, the option that\n"
         f"they bury left in {shares} of {tied[0]['trials']:,} runs each; an exact bound, wrong with\n"
         f"probability 0.001 each, is at most {100 * most:.1f} %.\n\n"
-        + "\n".join([head, "|---" * (1 + 2 * len(faults)) + "|", *lines])
+        + "\n".join([head, "|---" * (1 + len(faults)) + "|", *lines])
     )
 
 

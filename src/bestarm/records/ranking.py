@@ -52,7 +52,8 @@ class Ranking:
         found = estimates(
             self.layout, self.record.summaries, alpha, winner=winner, liars=liars, pooled=self.method.pools
         )
-        if self.broken or (self.asked and self.options.byzantine):
+        local = self.method.peers and self.options.byzantine  # f liars around each peer, not in each group
+        if self.broken or local or (self.asked and self.options.byzantine):
             found = [msgspec.structs.replace(row, interval=None) for row in found]
         stated = any(answer.interval for answer in self.verdict.answers)  # with a share of their own
         return found, None if self.broken else 2 * alpha if stated else alpha
@@ -86,10 +87,13 @@ class Ranking:
                 yield OptionFacts(name=name, mean=answer.value, interval=ends, pulls=None, best=True)
 
     def _by_arm(self, arms: list[ArmEstimate]) -> Iterator[OptionFacts]:
+        stated = {row.name: row for row in self._stated()}
         for row in arms:
             name = self.layout.arm(row.group, row.arm)
             ends = row.interval and self.scale.user_interval(*row.interval)
             mean = None if row.mean is None else self.scale.user(row.mean)
+            if ends is None and name in stated:  # summaries do not suffice, the method's own bounds do
+                mean, ends = stated[name].mean, stated[name].interval
             yield OptionFacts(
                 name=name, mean=mean, interval=ends, pulls=row.pulls, best=name == self.verdict.arm
             )

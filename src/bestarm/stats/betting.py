@@ -22,6 +22,7 @@ LEAST_STAKES = 9
 LARGEST_LEAST = 255 / 256  # the bound needs room between the smallest reward and 1
 INTERVAL_STAKES = 20
 BISECTIONS = 60
+MANY_SAMPLES = 500  # whose intervals are computed together
 
 
 def least_log_wealth(
@@ -233,6 +234,15 @@ def intervals(
     ([0.0, 0.335], [1.0, 0.665])
     """
     n, s, q, low, high = (np.asarray(x, dtype=np.float64) for x in (count, total, squares, least, most))
+    if n.ndim == 1 and n.size > MANY_SAMPLES:  # of thousands of arms, many have the same sums
+        rows = np.stack([n, s, q, low, high, np.broadcast_to(rounded, n.shape)])
+        rows, place = np.unique(rows, axis=1, return_inverse=True)
+        ends = np.empty(rows.shape[1]), np.empty(rows.shape[1])
+        for first in range(0, rows.shape[1], MANY_SAMPLES):  # in parts, so that arrays stay small
+            part = slice(first, first + MANY_SAMPLES)
+            n, s, q, low, high, rounding = rows[:, part]
+            ends[0][part], ends[1][part] = intervals(n, s, q, low, high, alpha, rounded=rounding)
+        return ends[0][place.ravel()], ends[1][place.ravel()]
     lower = _lower_end(n, s, q, low, alpha)
     upper = 1.0 - _lower_end(n, n - s - np.asarray(rounded), n - 2 * s + q, 1.0 - high, alpha)
     return lower, upper

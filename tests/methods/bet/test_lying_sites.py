@@ -50,7 +50,7 @@ def losses(means, lies, trials, *, byzantine, rounds=9, seed=1):
         for site, told in lies.items():
             ones[:, site] = np.rint(pulls[:, site] * np.array(told))
         ledger.close(Block(pulls, coins(pulls, ones), np.zeros(pulls.shape), True), stands, step)
-        step = course.blocks.step(ledger.n)
+        step = course.blocks.step(ledger.n[0])
         stands = ledger.stands()
         for race, stand in zip(ledger.races, stands, strict=True):
             stand.inside &= ~race.over[:, None]

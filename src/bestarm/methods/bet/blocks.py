@@ -53,9 +53,12 @@ def refuse(layout: Layout, options: Bet) -> None:
     if layout.question.kind != "anywhere":
         refuse_question(layout, options)
         return
-    if options.margin or options.open_blocks > 1 or options.allocation != "weights":
+    if options.open_blocks > 1:
+        refuse_question(layout, options)
+        return
+    if options.margin or options.allocation != "weights":
         raise InputError(
-            'margin, open_blocks and allocation do not belong to question = "anywhere"',
+            'margin and allocation do not belong to question = "anywhere" with open_blocks = 1',
             fix='Ask another question, such as question = "overall", or leave them out',
         )
     refuse_small_groups(layout, options, 2, "bet")
@@ -79,6 +82,12 @@ def refuse_question(layout: Layout, options: Bet) -> None:
     kind = layout.question.kind
     if options.byzantine:
         _refuse_lying_sites(layout, options.byzantine)
+    if options.epsilon > 0 and kind == "anywhere":
+        raise InputError(
+            f"epsilon = {options.epsilon:g} is not supported with open_blocks = {options.open_blocks}: "
+            "evidence that an arm is close enough belongs to one champion, named when the last block closed",
+            expected="open_blocks = 1, or epsilon = 0",
+        )
     if options.epsilon > 0:
         raise InputError(
             f'epsilon = {options.epsilon:g} is not supported with question = "{kind}"',
@@ -101,7 +110,7 @@ def refuse_question(layout: Layout, options: Bet) -> None:
     if options.margin >= 1.0:
         raise InputError("the margin is as wide as the range of the rewards", expected="a smaller margin")
     names = {name for group in layout.groups for name in group.arms}
-    if kind != "each" and len(names) < 2:
+    if kind not in ("each", "anywhere") and len(names) < 2:
         raise InputError("there is only one option", expected="at least two options to compare")
 
 

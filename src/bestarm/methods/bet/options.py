@@ -32,12 +32,12 @@ class Bet(Common):
     allocation : str
         How the pulls of a block are shared among sites, for questions about all of them: in proportion to
         their weights ("weights"), equally ("equal"), to weight times standard deviation ("neyman"), or to the
-        pace of a live experiment's sites ("pace"; elsewhere to their weights).
+        pace of sites whose subjects arrive ("pace"; elsewhere to their weights).
     margin : float
         For the question "control": the lead that does not matter, in units of the rewards.
     open_blocks : int
-        How many blocks may be open at once, for questions about several sites. With more than one, fast sites
-        need not wait for slow ones.
+        How many blocks may be open at once. With more than one, fast sites need not wait for slow ones; with
+        the question "each", every site closes its own blocks.
 
     Raises
     ------

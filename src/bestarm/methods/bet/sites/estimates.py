@@ -7,6 +7,7 @@ means that do not change; the leads over a control share α.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -20,7 +21,15 @@ from bestarm.stats.contrasts import Played, PlayedBlock, Sides
 from bestarm.stats.pairs import PlayedPairs
 from bestarm.stats.sums import Sums
 
-Closed = tuple[Block, list[Stand | None], int, Before | None]
+
+class Closed(NamedTuple):
+    """A closed block: its pulls and rewards, the stands and the step of its races, and what its bets use."""
+
+    block: Block
+    stands: list[Stand | None]
+    step: int
+    races: tuple[int, ...]
+    before: Before | None  # None: the rewards of all blocks that were closed before
 
 
 def with_estimates(verdict: Verdict, ledger: Ledger, closed: Sequence[Closed]) -> Verdict:
