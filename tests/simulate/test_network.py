@@ -121,7 +121,7 @@ def test_no_attack_by_f_local_liars_changes_an_honest_answer(attack, exchange):
     assert ba.verify(record, replay=True).failures == ()
 
 
-@pytest.mark.parametrize("exchange", ["means", "intervals"])
+@pytest.mark.parametrize("exchange", ["means", *slow("intervals")])
 def test_delays_losses_crashes_and_any_start_change_no_answer(exchange):
     for seed in range(4):
         record = peers(

@@ -25,6 +25,7 @@ from bestarm.protocol.events import (
     Decided,
     Drop,
     Event,
+    Pace,
     PatienceOver,
     Pull,
     Quiet,
@@ -37,6 +38,7 @@ from bestarm.protocol.machine import StateMachine, Transitions
 from bestarm.protocol.messages import Arms, Final
 from bestarm.protocol.options import Common
 from bestarm.protocol.verdict import REASONS, Reason, Verdict
+from bestarm.util.text import counted
 
 SERVER = "server"
 MAX_MESSAGE = 1 << 20  # bytes: far more than any message needs
@@ -76,6 +78,8 @@ def heard(rows: Iterable[Sequence[object]]) -> Iterator[Event]:
                 yield Stop(reason)
             case ["ahead", str(client), [*paces]]:
                 yield Ahead(client, tuple(pace for pace in paces if isinstance(pace, int)))
+            case ["pace", [*paces]]:
+                yield Pace(tuple(pace for pace in paces if isinstance(pace, int)))
             case _:
                 raise InputError(f"event {row!r} is not an event of a server")
 
@@ -103,7 +107,7 @@ def refuse_small_groups(layout: Layout, options: Common, times: int, what: str) 
         if len(group.clients) < least:
             raise InputError(
                 f'group "{group.name}" has {len(group.clients)} clients, too few for {what} to tolerate '
-                f"{options.byzantine} liars",
+                f"{counted(options.byzantine, 'liar')}",
                 expected=f"at least {least} clients per group ({times}f + 1)",
                 fix=f"Set clients = {least}, or byzantine = {(len(group.clients) - 1) // times}",
             )

@@ -21,7 +21,8 @@ import numpy as np
 from bestarm.problem.layout import Layout
 from bestarm.protocol.summaries import Summary
 from bestarm.stats import betting
-from bestarm.stats.betting import Floats
+
+_Sample = tuple[float, float, float, float]  # the level of an interval, and the rewards: count, sum, squares
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -99,44 +100,65 @@ def estimates(
         In the order of the layout.
     """
     places = [(j, a) for j, count in enumerate(layout.arm_counts) for a in range(count)]
-    found = []
-    for j, a in places:
-        level = alpha / len(places)
-        if winner is not None:
-            level = alpha / 2 if (j, a) == winner else alpha / (2 * max(1, len(places) - 1))
-        clients = layout.groups[j].clients
-        claims = claims_about(layout, summaries, j, a)
-        found.append(_estimate(j, a, claims, len(clients), level, liars, pooled))
-    return found
+    claims = [claims_about(layout, summaries, j, a) for j, a in places]
+    levels = [alpha / len(places)] * len(places)
+    if winner is not None:
+        rest = alpha / (2 * max(1, len(places) - 1))
+        levels = [alpha / 2 if place == winner else rest for place in places]
+    clients = [len(layout.groups[j].clients) for j, _ in places]
+    samples = [
+        _samples(own, most, level, liars, pooled)
+        for own, most, level in zip(claims, clients, levels, strict=True)
+    ]
+    ends = _ends({sample for own in samples for sample in own})
+    return [
+        _estimate(*place, own, most, liars, [ends[sample] for sample in wanted])
+        for place, own, most, wanted in zip(places, claims, clients, samples, strict=True)
+    ]
+
+
+def _samples(claims: list[Claim], clients: int, level: float, liars: int, pooled: bool) -> list[_Sample]:
+    """The samples whose intervals an estimate needs: all rewards together, or those of each client."""
+    if not claims or (not liars and len(claims) < clients):  # a summary is missing, or there are no pulls
+        return []
+    rows = [(claim.pulls, claim.total, claim.squares) for claim in claims]
+    if not liars and (clients == 1 or (pooled and len({claim.pulls for claim in claims}) == 1)):
+        n, s, q = np.sum(rows, axis=0).tolist() if clients > 1 else rows[0]
+        return [(level, n, s, q)]
+    return [(level / clients, *row) for row in rows]
 
 
 def _estimate(
-    group: int, arm: int, claims: list[Claim], clients: int, level: float, liars: int, pooled: bool
+    group: int, arm: int, claims: list[Claim], clients: int, liars: int, ends: list[tuple[float, float]]
 ) -> ArmEstimate:
     pulls = sum(claim.pulls for claim in claims)
     if not pulls:
         return ArmEstimate(group, arm, None, None, 0)
     plain = sum(claim.total for claim in claims) / pulls
     if liars:
-        return _trimmed(group, arm, claims, clients, level, liars, plain)
-    if len(claims) < clients:  # a summary is missing, or a client never pulled it
+        return _trimmed(group, arm, claims, clients, liars, plain, ends)
+    if not ends:
         return ArmEstimate(group, arm, None, None, pulls, None, tuple(claims))
-    if clients == 1 or (pooled and len({claim.pulls for claim in claims}) == 1):
-        sums = _sums(claims).sum(axis=0)
-        low, high = _ends(sums[None, :], level)
-        return ArmEstimate(group, arm, plain, (float(low[0]), float(high[0])), pulls, plain, tuple(claims))
-    low, high = _ends(_sums(claims), level / clients)
+    if len(ends) == 1:
+        return ArmEstimate(group, arm, plain, ends[0], pulls, plain, tuple(claims))
+    low, high = (float(np.mean(side)) for side in zip(*ends, strict=True))
     mean = sum(claim.mean for claim in claims) / clients
-    return ArmEstimate(group, arm, mean, (float(low.mean()), float(high.mean())), pulls, plain, tuple(claims))
+    return ArmEstimate(group, arm, mean, (low, high), pulls, plain, tuple(claims))
 
 
 def _trimmed(
-    group: int, arm: int, claims: list[Claim], clients: int, level: float, liars: int, plain: float
+    group: int,
+    arm: int,
+    claims: list[Claim],
+    clients: int,
+    liars: int,
+    plain: float,
+    ends: list[tuple[float, float]],
 ) -> ArmEstimate:
     """The estimate where some of the claims may be lies: without the `liars` largest and smallest means."""
-    low, high = _ends(_sums(claims), level / clients)
-    lower = _order(np.append(low, np.zeros(clients - len(claims))), clients - 1 - liars, 0.0)
-    upper = _order(np.append(high, np.ones(clients - len(claims))), liars, 1.0)
+    silent = clients - len(claims)
+    lower = _order([low for low, _ in ends] + [0.0] * silent, clients - 1 - liars, 0.0)
+    upper = _order([high for _, high in ends] + [1.0] * silent, liars, 1.0)
     order = sorted(range(len(claims)), key=lambda k: claims[k].mean)
     middle = set(order[liars : len(order) - liars])
     shown = tuple(msgspec.structs.replace(claim, kept=k in middle) for k, claim in enumerate(claims))
@@ -148,18 +170,19 @@ def _trimmed(
     return ArmEstimate(group, arm, mean, interval, sum(c.pulls for c in claims), plain, shown)
 
 
-def _order(values: Floats, place: int, default: float) -> float:
-    return float(np.sort(values)[place]) if 0 <= place < len(values) else default
+def _order(values: list[float], place: int, default: float) -> float:
+    return sorted(values)[place] if 0 <= place < len(values) else default
 
 
-def _sums(claims: Sequence[Claim]) -> Floats:
-    return np.array([(c.pulls, c.total, c.squares) for c in claims], dtype=np.float64)
-
-
-def _ends(sums: Floats, level: float) -> tuple[Floats, Floats]:
-    """The intervals of samples with these counts, sums and squares."""
-    n, s, q = sums.T
-    return betting.intervals(n, s, np.minimum(q, s), np.zeros(len(n)), np.ones(len(n)), level)
+def _ends(samples: set[_Sample]) -> dict[_Sample, tuple[float, float]]:
+    """The interval of each sample."""
+    found = {}
+    for level in {level for level, _, _, _ in samples}:
+        own = [sample for sample in samples if sample[0] == level]
+        _, n, s, q = np.array(own, dtype=np.float64).T
+        low, high = betting.intervals(n, s, np.minimum(q, s), np.zeros(len(n)), np.ones(len(n)), level)
+        found |= dict(zip(own, zip(low.tolist(), high.tolist(), strict=True), strict=True))
+    return found
 
 
 def weighted(rows: Sequence[tuple[float, ArmEstimate]]) -> tuple[float, tuple[float, float]] | None:

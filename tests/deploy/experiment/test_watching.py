@@ -145,3 +145,55 @@ def test_names_on_the_page_and_in_the_metrics_are_escaped():
     experiment.ask("s2")
     assert "<b>" not in page_of(experiment.status, [])
     assert 'site="s\\"1"' in metrics_of(experiment.status, [])
+
+
+@pytest.mark.parametrize("question", ["overall", "each", "anywhere", "control"])
+def test_the_status_guesses_the_end_of_every_question(question):
+    """It is a guess; here it is right up to a factor of five."""
+    rng, now = np.random.default_rng(2), 0.0
+    options = {"us": ["A", "B"], "eu": ["C"]} if question == "anywhere" else ["A", "B"]
+    more = {"control": "A"} if question == "control" else {}
+    sites = None if question == "anywhere" else ["us", "eu"]
+    experiment = ba.Experiment(options, sites, question, binary=True, seed=1, clock=lambda: now, **more)
+    guesses = []
+    while experiment.verdict is None:
+        now += 60.0
+        for site, times in (("us", 12), ("eu", 6)):
+            for own in experiment.ask_many(site, times):
+                experiment.tell(own.token, float(rng.random() < (0.55 if own.option == "B" else 0.4)))
+        guesses.append((now, experiment.status.ends))
+    known = [ends for when, ends in guesses[len(guesses) // 2 : -1] if ends is not None]
+    assert known
+    assert now / 5 < np.median(known) < 5 * now
+    assert experiment.status.note == ""
+
+
+def test_with_epsilon_anywhere_has_one_open_block_and_the_status_says_why():
+    options = {"us": ["A", "B"], "eu": ["C"]}
+    experiment = ba.Experiment(options, binary=True, seed=1, epsilon=0.1)
+    experiment.ask_many("us", 1000)
+    assert "one block is open at a time" in experiment.status.note
+    assert experiment.status.sites[0].unplanned > 0
+    free = ba.Experiment(options, binary=True, seed=1)
+    free.ask_many("us", 1000)
+    assert (free.status.note, free.status.sites[0].unplanned) == ("", 0)
+
+
+def test_the_status_has_the_facts_of_a_page_as_numbers():
+    now = 7200.0
+    experiment = ba.Experiment(["A", "B"], ["us", "eu"], seed=1, clock=lambda: now)
+    assert (experiment.status.began, experiment.status.ends) == (None, None)
+    early = experiment.ask_many("us", 10)
+    now += 3600.0
+    for own in (*early, *experiment.ask_many("us", 100)):
+        experiment.tell(own.token, 1.0)
+    experiment.ask_many("eu", 5)
+    status = experiment.status
+    assert (status.began, status.time) == (7200.0, 10_800.0)
+    assert [site.hours for site in status.sites] == [(10, 100), (0, 5)]
+    (wait,) = status.waits
+    assert (wait.site, wait.to_come, wait.rewards) == ("eu", 5, status.waiting)
+    assert wait.seconds == pytest.approx(wait.to_assign * 3600.0 / status.sites[1].per_hour)
+    assert wait.text in status.hold_up
+    experiment.stop()
+    assert experiment.status.ends == now

@@ -13,7 +13,7 @@ from bestarm.report.page.parts import MOST_ROWS, fold
 from bestarm.report.standings import Standing, standings
 from bestarm.report.svg import Axis, path, words
 from bestarm.report.svg.base import svg
-from bestarm.report.svg.chart import WON
+from bestarm.report.svg.chart import dot
 from bestarm.report.words import interval_note
 
 ALL, FIRST = 30, 20  # up to ALL options are shown at once; of more, the FIRST ones, and a fold with the rest
@@ -92,13 +92,18 @@ def _table(facts: RunFacts, shown: Sequence[Standing], rank: int, x: Axis | None
     rows = [
         [
             str(rank + k) if one.mean is not None else "–",
-            tag("span", _dot(one), name(one.name, 80), class_=f"option{' short' * (len(one.name) <= SHORT)}"),
+            tag(
+                "span",
+                dot(one.place, won=one.state == "won"),
+                name(one.name, 80),
+                class_=f"option{' short' * (len(one.name) <= SHORT)}",
+            ),
             number(one.mean),
             _whisker(one, x),
             _interval(one),
             number(one.pulls),
             number(one.lead, 3),
-            one.became,
+            tag("span", one.became, class_="when"),
             tag("span", one.left, class_="when") if one.left else "–",
             tag("span", one.why, class_="why") if one.why else "–",
         ]
@@ -118,20 +123,14 @@ def _table(facts: RunFacts, shown: Sequence[Standing], rank: int, x: Axis | None
     )
 
 
+def _option(one: Standing) -> Html:
+    """The name of an option, after its mark."""
+    kind = "option short" if len(one.name) <= SHORT else "option"
+    return tag("span", dot(one.place, won=one.state == "won"), name(one.name, 80), class_=kind)
+
+
 def _interval(one: Standing) -> str:
     return "–" if one.lower is None else f"{number(one.lower)} to {number(one.upper)}"
-
-
-def _dot(one: Standing) -> Html:
-    """The mark of an option in its colour: a star for the winner."""
-    if one.state == "won":
-        drawn = tag("path", d=WON, transform="translate(8 8)", class_="fill")
-    else:
-        drawn = tag("circle", cx=8, cy=8, r=5, class_="fill")
-    said = {"role": "img", "aria_label": "winner"} if one.state == "won" else {"aria_hidden": "true"}
-    return tag(
-        "svg", drawn, width="16", height="16", viewBox="0 0 16 16", class_=f"dot c{colour(one.place)}", **said
-    )
 
 
 def _whisker(one: Standing, x: Axis | None) -> Html | None:

@@ -7,11 +7,12 @@ means that do not change; the leads over a control share α.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
-from bestarm.methods.bet.sites.decisions import Block, ControlRace, Race, Stand
+from bestarm.methods.bet.sites.decisions import Before, Block, ControlRace, Race, Stand
 from bestarm.methods.bet.sites.ledger import Ledger
 from bestarm.protocol.decisions import Ints
 from bestarm.protocol.verdict import Answer, Verdict
@@ -20,7 +21,15 @@ from bestarm.stats.contrasts import Played, PlayedBlock, Sides
 from bestarm.stats.pairs import PlayedPairs
 from bestarm.stats.sums import Sums
 
-Closed = tuple[Block, list[Stand | None], int]
+
+class Closed(NamedTuple):
+    """A closed block: its pulls and rewards, the stands and the step of its races, and what its bets use."""
+
+    block: Block
+    stands: list[Stand | None]
+    step: int
+    races: tuple[int, ...]
+    before: Before | None  # None: the rewards of all blocks that were closed before
 
 
 def with_estimates(verdict: Verdict, ledger: Ledger, closed: Sequence[Closed]) -> Verdict:
@@ -91,7 +100,7 @@ def _bound(
     """A lower bound on the lead of the first option of a pair; without one of them, on ± a value."""
     nothing, blocks = Sums.none(len(cells)), list[PlayedBlock]()
     before = [nothing, nothing]
-    for block, _, _ in closed:
+    for block, *_ in closed:
         b, a = pair
         if block.pairs is not None and b is not None and a is not None:
             first = np.zeros_like(cells)
