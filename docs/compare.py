@@ -170,14 +170,16 @@ def lying_sites() -> str:
 
 def baselines() -> str:
     """Whether each baseline with a proof keeps δ on an instance of its own."""
-    lines = [
-        f"| {row['baseline']} | {row['instance']} | {row['trials']:,} | {row['wrong']} | {row['undecided']} "
-        f"| {row['most']:.2g} | {row['keeps δ']} |"
-        for row in _kept("baselines")
-        if "baseline" in row
-    ]
-    head = "| baseline | instance | trials | wrong | undecided | error rate at most | keeps δ = 0.1 |"
-    return "\n".join([head, "|---|---|---|---|---|---|---|", *lines])
+    rows = [row for row in _kept("baselines") if "baseline" in row]
+    head = "| baseline (instance) | wrong | undecided | error rate at most | keeps δ = 0.1 |"
+    alike: dict[str, list[str]] = {}
+    for row in rows:
+        cells = f"{row['wrong']} | {row['undecided']} | {row['most']:.2g} | {row['keeps δ']}"
+        alike.setdefault(cells, []).append(f"{row['baseline']} ({row['instance']})")
+    lines = [f"| {', '.join(names)} | {cells} |" for cells, names in alike.items()]
+    trials = sorted({row["trials"] for row in rows})
+    said = " or ".join(f"{number:,}" for number in trials)
+    return f"Each with {said} trials:\n\n" + "\n".join([head, "|---|---|---|---|---|", *lines])
 
 
 def speed() -> str:
