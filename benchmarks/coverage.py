@@ -21,6 +21,7 @@ from bestarm.methods.fisher.kernel import _Looks
 from bestarm.problem.problem import target
 from bestarm.protocol import decisions
 from bestarm.records.answer import answer_card
+from bestarm.records.estimates import shares
 from bestarm.simulate.identify import prepare
 from bestarm.stats import betting
 
@@ -82,7 +83,8 @@ def _missed(count: Any, total: Any, squares: Any, truth: Any, winner: Any, named
     n, s, q = (x.reshape(size, -1)[:, real] for x in (count, total, squares))
     arms = int(real.sum())
     won = (winner[:, None] == np.flatnonzero(real)) & named[:, None]
-    levels = np.where(named[:, None], np.where(won, ALPHA / 2, ALPHA / (2 * (arms - 1))), ALPHA / arms)
+    level, of_named = shares(ALPHA, arms, fixed=True, stated=True)
+    levels = np.where(won, of_named, level)
     low, high = np.zeros(n.shape), np.ones(n.shape)
     for level in np.unique(levels):
         here = levels == level

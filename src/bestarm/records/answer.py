@@ -90,18 +90,21 @@ class _Reading(Ranking):
         right, told = self._truth()
         lead = self.lead(options)
         lifts = tuple(self.lifts(options))
-        has_intervals = any(row.interval for row in options) or any(lift.interval for lift in lifts)
+        sites, site_leads = tuple(self.by_site()), tuple(self.site_leads(arms))
+        shown = (*options, *sites, *lifts, *site_leads, *([lead] if lead else []))
+        has_intervals = any(row.interval for row in shown)
         return AnswerCard(
             tone=self._tone(right),
             headline=self._headline(),
             best=verdict.arm if verdict.status == "identified" else None,
             answers=tuple(self._answers()),
             options=options,
-            sites=tuple(self.by_site()),
+            sites=sites,
+            site_leads=site_leads,
             lead=lead,
             lifts=lifts,
             risk=self._risk(alpha if has_intervals else None),
-            assumptions=tuple(self._assumptions(bool(options))),
+            assumptions=tuple(self._assumptions(bool(options or sites))),
             alpha=alpha if has_intervals else None,
             alarms=tuple(self._alarms()),
             right=right,
@@ -144,8 +147,6 @@ class _Reading(Ranking):
     def _situation(self) -> Situation:
         """What words about the answers depend on, without numbers, which the card shows itself."""
         found = Situation.of(self.record)
-        if found.question.kind == "each":
-            return found
         answers = [msgspec.structs.replace(a, value=None, interval=None) for a in found.verdict.answers]
         verdict = msgspec.structs.replace(found.verdict, answers=tuple(answers))
         return msgspec.structs.replace(found, verdict=verdict, alpha=0.0)
@@ -162,6 +163,11 @@ class _Reading(Ranking):
             text = " ".join(promises_in_words(self._situation()))
             if alpha is None:
                 return text
+            if self._one_by_one():
+                return (
+                    f"{text} An interval of an answer that is right, or that is open, misses with "
+                    f"probability at most {alpha:g}, all of them together."
+                )
             most = min(1.0, self.record.delta + alpha)
             return f"{text} That an answer is wrong or any interval here misses: at most {most:g}."
         delta, data = self.record.delta, Data.from_dict(self.record.problem)
@@ -178,13 +184,23 @@ class _Reading(Ranking):
             return text
         return f"{text} That it is wrong or any interval here misses: at most {min(1.0, delta + alpha):g}."
 
+    def _one_by_one(self) -> bool:
+        """Whether δ is promised about each of several answers, and not about all together."""
+        question = self.layout.question
+        return question.by_site and not question.simultaneous and len(self.verdict.answers) > 1
+
     def _assumptions(self, numbers: bool) -> Iterator[str]:
         if self.broken:
             return
         yield "The means do not change during the run, and each reward is drawn independently."
         f = self.options.byzantine
-        if f:
-            who = "sites" if self.asked else "clients of each group"
+        if f and self.asked:
+            yield (
+                f"At most {f} of the sites lie, and which ones is fixed before the run. Values, leads and "
+                "intervals are about the average over the other sites, which may differ."
+            )
+        elif f:
+            who = "clients of each group"
             yield f"At most {f} of the {who} lie, and the others do not differ in their means."
         else:
             yield "No client lies."

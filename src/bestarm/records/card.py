@@ -85,6 +85,9 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
         All options, the best mean first; empty if nothing is known about them.
     sites : tuple of OptionFacts
         The best option of each site, where that was asked; a name is `site/option`.
+    site_leads : tuple of LeadFacts
+        The lead at each site over its runner-up, where that was asked: of the best option, or of the one that
+        leads if it is open.
     lead : LeadFacts or None
         The lead over the runner-up.
     lifts : tuple of LeadFacts
@@ -131,6 +134,7 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     delta: float
     seed: int | None
+    site_leads: tuple[LeadFacts, ...] = ()
     name: str = ""
     date: str = ""
 

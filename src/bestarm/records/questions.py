@@ -248,8 +248,10 @@ def promise(found: Situation) -> Iterator[str]:
         if question.by_site:
             yield from _each_promise(found, delta / 2 if question.also else delta)
         if any(answer.interval for answer in found.verdict.answers):
-            more = f"Each interval misses its value with probability at most {found.alpha:g} more"
-            yield f"{more}, if means do not change."
+            yield (
+                "An interval of an answer that is right misses with probability at most "
+                f"{found.alpha:g}, all of them together, if means do not change."
+            )
     if found.dropped:
         yield "All this holds if no site was dropped because of its results."
 
