@@ -117,6 +117,7 @@ class _Reading(Ranking):
             method=record.method,
             delta=record.delta,
             seed=record.seed,
+            unit=self.scale.unit,
             name=record.name,
             date=record.date,
         )
@@ -250,7 +251,7 @@ class _Reading(Ranking):
         best = max(mean for row in means for mean in row if mean is not None)
         j, a = next((j, a) for j, row in enumerate(means) for a, mean in enumerate(row) if mean == best)
         percent = self._percent()
-        name, mean = self.layout.arm(j, a), said(self.scale.user(best), None, percent)
+        name, mean = self.layout.arm(j, a), said(self.scale.user(best), None, percent, self.scale.unit)
         if self.verdict.arm is None:
             inside = "is" if name in still_in(self.record) else "is not"
             return None, f"Simulation: the best option is {name} (true mean {mean}); it {inside} still in."
@@ -260,7 +261,10 @@ class _Reading(Ranking):
         right = own is not None and own >= best - epsilon
         if right:
             true = self.scale.user(own if own is not None else best)
-            return True, f"Simulation: the answer is right (true mean {said(true, None, percent)})."
+            return (
+                True,
+                f"Simulation: the answer is right (true mean {said(true, None, percent, self.scale.unit)}).",
+            )
         return False, f"Simulation: the answer is wrong. The best option is {name} (true mean {mean})."
 
 

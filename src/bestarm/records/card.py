@@ -110,6 +110,8 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
         Whether means are shares, to be written in per cent.
     mean : str
         What the means are of, such as "mean of late".
+    unit : str
+        What rewards are measured in, such as "ms".
     """
 
     tone: Tone
@@ -135,6 +137,7 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
     delta: float
     seed: int | None
     site_leads: tuple[LeadFacts, ...] = ()
+    unit: str = ""
     name: str = ""
     date: str = ""
 

@@ -19,7 +19,7 @@ from bestarm.protocol.options import make
 from bestarm.protocol.registry import METHODS, method_for
 from bestarm.protocol.verdict import Answer
 from bestarm.records.card import ClaimFacts, Interval, LeadFacts, OptionFacts, TrimFacts
-from bestarm.records.describe import dropped_groups, nothing_promised
+from bestarm.records.describe import are_shares, dropped_groups, nothing_promised
 from bestarm.records.estimates import ArmEstimate, estimates, shares, weighted
 from bestarm.records.record import Record
 
@@ -236,8 +236,7 @@ class Ranking:
 
     def _percent(self) -> bool:
         """Whether means are shares of successes."""
-        binary = all(group.binary for group in self.layout.groups)
-        return binary and (self.scale.low, self.scale.high) == (0.0, 1.0)
+        return are_shares(self.record.problem)
 
 
 def _signed(ends: Interval, sign: float) -> Interval:

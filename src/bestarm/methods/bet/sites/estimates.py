@@ -188,13 +188,13 @@ class _Bounds:
         if option is None:
             return Sums.none((len(self.closed), len(cells)))
         place = (np.zeros_like(cells), cells, np.full_like(cells, option))
-        found = [view(block, place).parts for block, _, _ in self.closed]
+        found = [view(block, place).parts for block, *_ in self.closed]
         return Sums(*(np.stack(parts) for parts in zip(*found, strict=True)))
 
     def _pairs(self, pair: Pair) -> Iterator[PlayedPairs]:
         """The blocks whose subjects tried both options of a pair."""
         cells, (b, a) = self.clients, pair
-        for block, _, _ in self.closed:
+        for block, *_ in self.closed:
             assert block.pairs is not None
             reference = block.pairs.reference[0, cells]
             met = block.pairs.on(np.zeros_like(cells), cells, np.full_like(cells, b), np.full_like(cells, a))
