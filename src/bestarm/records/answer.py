@@ -14,9 +14,9 @@ from bestarm.errors import InputError
 from bestarm.problem.data import Data
 from bestarm.problem.truth import truth
 from bestarm.protocol.options import on_unit_scale
-from bestarm.records.card import KEPT, AnswerCard, CardCosts, Tone
+from bestarm.records.card import KEPT, AnswerCard, CardCosts, OptionFacts, Tone
 from bestarm.records.describe import aim, best_is_in, mean_of, still_in, why_undecided
-from bestarm.records.figures import said
+from bestarm.records.figures import gap_said, said
 from bestarm.records.questions import Situation
 from bestarm.records.questions import headline as answers_in_words
 from bestarm.records.questions import promise as promises_in_words
@@ -104,7 +104,7 @@ class _Reading(Ranking):
             lead=lead,
             lifts=lifts,
             risk=self._risk(alpha if has_intervals else None),
-            assumptions=tuple(self._assumptions(bool(options or sites))),
+            assumptions=tuple(self._assumptions()),
             alpha=alpha if has_intervals else None,
             alarms=tuple(self._alarms()),
             right=right,
@@ -117,6 +117,7 @@ class _Reading(Ranking):
             method=record.method,
             delta=record.delta,
             seed=record.seed,
+            curse=self._curse((*options, *sites), bool(site_leads)),
             unit=self.scale.unit,
             name=record.name,
             date=record.date,
@@ -190,7 +191,7 @@ class _Reading(Ranking):
         question = self.layout.question
         return question.by_site and not question.simultaneous and len(self.verdict.answers) > 1
 
-    def _assumptions(self, numbers: bool) -> Iterator[str]:
+    def _assumptions(self) -> Iterator[str]:
         if self.broken:
             return
         yield "The means do not change during the run, and each reward is drawn independently."
@@ -207,11 +208,24 @@ class _Reading(Ranking):
             yield "No client lies."
         if premise := self.method.premise(self.options):
             yield premise
-        if numbers:
-            yield (
-                "A winner's mean tends to be too high, because the highest mean was chosen (winner's curse). "
-                "Its interval holds nevertheless."
-            )
+
+    def _curse(self, rows: Sequence[OptionFacts], leads: bool) -> str:
+        """How much too good the mean of the named option tends to be, as far as that was measured."""
+        if self.broken or not (leads or any(row.mean is not None for row in rows)):
+            return ""
+        named, share = [row for row in rows if row.best], self.method.curse
+        text = "Winner's curse: the mean of the best-looking option tends to be too good"
+        if not named:
+            return f"{text}. There is no figure, because no option was named."
+        if share is None or any(row.interval is None for row in named):
+            return f"{text}. By how much was not measured for {self.method.title}."
+        sizes = [share * (row.interval[1] - row.interval[0]) / 2 for row in named if row.interval]
+        here = f", here {gap_said(sizes[0], self._percent(), self.scale.unit)}" if len(sizes) == 1 else ""
+        return (
+            f"{text}: in measured runs of {self.method.title} on average by at most {100 * share:.2g} % of "
+            f"half the width of its interval{here} (python -m benchmarks coverage). The interval holds "
+            "nevertheless."
+        )
 
     def _alarms(self) -> Iterator[str]:
         """What a reader must know before the answer."""

@@ -110,6 +110,9 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
         Whether means are shares, to be written in per cent.
     mean : str
         What the means are of, such as "mean of late".
+    curse : str
+        A sentence on the winner's curse: how much too good the mean of the named option tends to be, or why
+        there is no figure. Empty if the card has no means.
     unit : str
         What rewards are measured in, such as "ms".
     """
@@ -137,6 +140,7 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
     delta: float
     seed: int | None
     site_leads: tuple[LeadFacts, ...] = ()
+    curse: str = ""
     unit: str = ""
     name: str = ""
     date: str = ""
@@ -161,8 +165,6 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
         Another method that needs fewer pulls; empty if none was found.
     less : float or None
         The share of the pulls that it would save.
-    bias : float or None
-        How much too high the mean of the winner is on average, at the end of such runs.
     why_not : str
         Why nothing was simulated.
     """
@@ -174,5 +176,4 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     epsilon: float | None = None
     cheaper: str = ""
     less: float | None = None
-    bias: float | None = None
     why_not: str = ""

@@ -48,6 +48,17 @@ def said(value: float, interval: Interval | None, percent: bool, unit: str = "")
     return _in_unit(_number(scale * value, decimals(interval, scale)), percent, unit)
 
 
+def rough(value: float | None, percent: bool) -> str:
+    """A mean whose interval is not shown, with three digits; a dash if there is none.
+
+    >>> rough(0.68461, True), rough(153.82, False), rough(None, True)
+    ('68.5 %', '154', '–')
+    """
+    if value is None:
+        return "–"
+    return f"{100 * value:.3g} %" if percent else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
 def span(interval: Interval, percent: bool, unit: str = "") -> str:
     """An interval in words.
 
@@ -76,7 +87,10 @@ def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
     """
     scale, unit = (100.0, " points") if percent else (1.0, f" {unit}" if unit else "")
     places = decimals(lead.interval, scale)
-    text = f"{_number(scale * lead.value, places)}{unit} over {lead.over}"
+    size = _number(scale * lead.value, places)
+    if percent and size in ("1", "-1"):
+        unit = " point"
+    text = f"{size}{unit} over {lead.over}"
     if lead.interval:
         low, high = (_number(scale * end, places) for end in lead.interval)
         text += f" ({low} to {high})"
@@ -163,13 +177,12 @@ def two_digits(n: int) -> int:
     return -(-n // size) * size
 
 
-def curse_said(outlook: Outlook | None, percent: bool) -> str:
-    """The winner's curse with its measured size; empty if it was not measured."""
-    if outlook is None or outlook.bias is None:
-        return ""
-    size = f"{100 * outlook.bias:.2g} points" if percent else f"{outlook.bias:.2g}"
-    way = "too high" if outlook.bias >= 0 else "too low"
-    return (
-        f"Winner's curse: at the end of {counted(outlook.trials, 'simulated run')} like this one, the mean "
-        f"of the named option is on average {size.removeprefix('-')} {way}."
-    )
+def gap_said(gap: float, percent: bool, unit: str = "") -> str:
+    """The size of a difference of means, with two digits.
+
+    >>> gap_said(-0.0123, True), gap_said(0.5, False, "ms")
+    ('1.2 points', '0.5 ms')
+    """
+    if percent:
+        return f"{abs(100 * gap):.2g} points"
+    return f"{abs(gap):.2g} {unit}".rstrip()

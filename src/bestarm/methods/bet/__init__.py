@@ -46,6 +46,7 @@ METHOD = Method(
     audit_client=audit_client,
     claims_intervals=lambda options: False,
     interval_promise=interval_promise,
+    curse=0.09,
     liars=True,
     phases=("first pulls", "blocks"),
     kernel=kernel_for,

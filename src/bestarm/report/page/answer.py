@@ -9,7 +9,6 @@ from typing import Any
 from bestarm.records.card import AnswerCard
 from bestarm.records.figures import (
     costs_said,
-    curse_said,
     labels,
     lead_said,
     lift_said,
@@ -115,8 +114,7 @@ def _lead(card: AnswerCard) -> list[Html]:
 
 
 def _risk(facts: RunFacts, card: AnswerCard) -> Html:
-    curse = curse_said(facts.outlook, card.percent)
-    words = [*card.assumptions, *([curse] if curse else [])]
+    words = [*card.assumptions, *([card.curse] if card.curse else [])]
     if facts.data:
         words.append(facts.data.said)
     folded = fold("What that rests on", tag("ul", *[tag("li", clean(text, LONG)) for text in words]))
