@@ -128,65 +128,79 @@ def estimates(
     list of ArmEstimate
         In the order of the layout.
     """
-    found = []
+    found, samples = list[_Told](), list[Floats]()
     for j, count in enumerate(layout.arm_counts):
         clients = len(layout.groups[j].clients)
         for a in range(count):
             own = named if named is not None and (j, a) == winner else level
-            claims = claims_about(layout, summaries, j, a)
-            found.append(_estimate(j, a, claims, clients, own, liars, pooled))
-    return found
+            told = _Told(j, a, tuple(claims_about(layout, summaries, j, a)), clients, liars)
+            samples.append(told.samples(own, pooled))
+            found.append(told)
+    low, high = _ends(np.concatenate(samples))  # of all arms at once
+    cuts = np.cumsum([len(rows) for rows in samples])[:-1]
+    ends = zip(np.split(low, cuts), np.split(high, cuts), strict=True)
+    return [told.estimate(*own) for told, own in zip(found, ends, strict=True)]
 
 
-def _estimate(
-    group: int, arm: int, claims: list[Claim], clients: int, level: float, liars: int, pooled: bool
-) -> ArmEstimate:
-    pulls = sum(claim.pulls for claim in claims)
-    if not pulls:
-        return ArmEstimate(group, arm, None, None, 0)
-    plain = sum(claim.total for claim in claims) / pulls
-    if liars:
-        return _trimmed(group, arm, claims, clients, level, liars, plain)
-    if len(claims) < clients:  # a summary is missing, or a client never pulled it
-        return ArmEstimate(group, arm, None, None, pulls, None, tuple(claims))
-    if clients == 1 or (pooled and len({claim.pulls for claim in claims}) == 1):
-        sums = _sums(claims).sum(axis=0)
-        low, high = _ends(sums[None, :], level)
-        return ArmEstimate(group, arm, plain, (float(low[0]), float(high[0])), pulls, plain, tuple(claims))
-    low, high = _ends(_sums(claims), level / clients)
-    mean = sum(claim.mean for claim in claims) / clients
-    return ArmEstimate(group, arm, mean, (float(low.mean()), float(high.mean())), pulls, plain, tuple(claims))
+class _Told(msgspec.Struct, frozen=True):
+    """What the clients of a group claim about an arm, up to `liars` of them falsely."""
 
+    group: int
+    arm: int
+    claims: tuple[Claim, ...]
+    clients: int
+    liars: int
 
-def _trimmed(
-    group: int, arm: int, claims: list[Claim], clients: int, level: float, liars: int, plain: float
-) -> ArmEstimate:
-    """The estimate where some of the claims may be lies: without the `liars` largest and smallest means."""
-    low, high = _ends(_sums(claims), level / clients)
-    lower = _order(np.append(low, np.zeros(clients - len(claims))), clients - 1 - liars, 0.0)
-    upper = _order(np.append(high, np.ones(clients - len(claims))), liars, 1.0)
-    order = sorted(range(len(claims)), key=lambda k: claims[k].mean)
-    middle = set(order[liars : len(order) - liars])
-    shown = tuple(msgspec.structs.replace(claim, kept=k in middle) for k, claim in enumerate(claims))
-    if not middle:
-        return ArmEstimate(group, arm, None, None, sum(c.pulls for c in claims), plain, shown)
-    kept = [claim.mean for claim in shown if claim.kept]
-    mean = sum(kept) / len(kept)
-    interval = (lower, upper) if lower <= upper else None  # they contradict each other
-    return ArmEstimate(group, arm, mean, interval, sum(c.pulls for c in claims), plain, shown)
+    @property
+    def pulls(self) -> int:
+        return sum(claim.pulls for claim in self.claims)
+
+    def samples(self, level: float, pooled: bool) -> Floats:
+        """Pulls, sum, squares and level of each sample that needs an interval; one if all are added up."""
+        rows = [(float(c.pulls), c.total, c.squares) for c in self.claims]
+        if not rows or (len(rows) < self.clients and not self.liars):  # a summary is missing, or no pulls
+            return np.empty((0, 4))
+        alike = pooled and len({claim.pulls for claim in self.claims}) == 1
+        if not self.liars and (self.clients == 1 or alike):
+            return np.array([[*np.sum(rows, axis=0), level]])
+        return np.array([[*row, level / self.clients] for row in rows])
+
+    def estimate(self, low: Floats, high: Floats) -> ArmEstimate:
+        """The estimate, from the intervals of the samples."""
+        if not self.claims:
+            return ArmEstimate(self.group, self.arm, None, None, 0)
+        plain = sum(claim.total for claim in self.claims) / self.pulls
+        if self.liars:
+            return self._trimmed(low, high, plain)
+        if not len(low):
+            return ArmEstimate(self.group, self.arm, None, None, self.pulls, None, self.claims)
+        mean = plain if len(low) == 1 else sum(claim.mean for claim in self.claims) / self.clients
+        ends = (float(low.mean()), float(high.mean()))
+        return ArmEstimate(self.group, self.arm, mean, ends, self.pulls, plain, self.claims)
+
+    def _trimmed(self, low: Floats, high: Floats, plain: float) -> ArmEstimate:
+        """The estimate where some of the claims may be lies: without the largest and the smallest means."""
+        missing, liars, claims = self.clients - len(self.claims), self.liars, self.claims
+        lower = _order(np.append(low, np.zeros(missing)), self.clients - 1 - liars, 0.0)
+        upper = _order(np.append(high, np.ones(missing)), liars, 1.0)
+        order = sorted(range(len(claims)), key=lambda k: claims[k].mean)
+        middle = set(order[liars : len(order) - liars])
+        shown = tuple(msgspec.structs.replace(claim, kept=k in middle) for k, claim in enumerate(claims))
+        if not middle:
+            return ArmEstimate(self.group, self.arm, None, None, self.pulls, plain, shown)
+        kept = [claim.mean for claim in shown if claim.kept]
+        mean = sum(kept) / len(kept)
+        interval = (lower, upper) if lower <= upper else None  # they contradict each other
+        return ArmEstimate(self.group, self.arm, mean, interval, self.pulls, plain, shown)
 
 
 def _order(values: Floats, place: int, default: float) -> float:
     return float(np.sort(values)[place]) if 0 <= place < len(values) else default
 
 
-def _sums(claims: Sequence[Claim]) -> Floats:
-    return np.array([(c.pulls, c.total, c.squares) for c in claims], dtype=np.float64)
-
-
-def _ends(sums: Floats, level: float) -> tuple[Floats, Floats]:
-    """The intervals of samples with these counts, sums and squares."""
-    n, s, q = sums.T
+def _ends(samples: Floats) -> tuple[Floats, Floats]:
+    """The intervals of samples with these counts, sums, squares and levels."""
+    n, s, q, level = samples.T
     return betting.intervals(n, s, np.minimum(q, s), np.zeros(len(n)), np.ones(len(n)), level)
 
 
