@@ -68,7 +68,7 @@ pictures: $(VENV)/.dev
 	$(BIN)/python docs/rooms.py
 	$(BIN)/python docs/schema.py
 	$(BIN)/python docs/notebooks.py
-	BESTARM_PICTURES=docs/images/made $(BIN)/python -m pytest -n 0 -m '' tests/house/test_docs.py -k "test_every_block_of_a_page_runs and (start or tutorial or federation or mesh)"
+	BESTARM_PICTURES=docs/images/made $(BIN)/python -m pytest -n 0 -m '' tests/house/test_docs.py -k "test_every_block_of_a_page_runs and (start or tutorial or federation or mesh or bring)"
 
 screenshots: $(VENV)/.dev
 	$(BIN)/python docs/showcase.py

@@ -14,7 +14,7 @@ NAMES = [
     "single_run", "skip_ahead", "one_test", "robustness", "scale", "workers", "preferences", "ladder",
     "bet", "million", "attacks", "figures", "federation", "many_clients", "floods", "folders", "restart",
     "mesh", "arena", "compare", "robust_bet", "lying_sites", "privacy", "tables", "evidence", "questions",
-    "many_groups", "evidence_validity", "coverage", "experiment",
+    "many_groups", "evidence_validity", "coverage", "experiment", "experiment_validity",
 ]  # fmt: skip
 
 

@@ -177,7 +177,8 @@ def measure(many: int = MANY, few: int = FEW) -> list[Row]:
 def _asked(found: Row) -> Row:
     """A row about a question."""
     runs, failed, wrong, decided = (int(found[key]) for key in ("runs", "failed", "wrong", "decided"))
-    row = _row(found["name"], "bet", runs, failed, wrong, decided, found["bias"], found.get("of half", np.nan))
+    bias = found["bias"], found.get("of half", np.nan)
+    row = _row(found["name"], "bet", runs, failed, wrong, decided, *bias)
     return {key: value for key, value in row.items() if value == value}  # control names no best option
 
 

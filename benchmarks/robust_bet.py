@@ -2,8 +2,9 @@
 
 Three parts, at δ = 0.1:
 
-1. Every attack × f = 1, 2, 3 liars in each group of 2f + 1 clients, 200 trials each, with the machines:
-   `wrong` counts wrong answers.
+1. Every attack × f = 1, 2, 3 liars in each group of 2f + 1 clients, 200 trials each, with the machines, for
+   0/1 rewards, ratings and Beta rewards: `wrong` counts wrong answers. Beside the pulls of an honest client
+   are those with pooled Fed-Fisher under the same attack (50 trials).
 2. Pulls of the honest clients beside pooled Fed-Fisher on the same problems, by the batched kernels, in peace
    and with f extreme liars in each group: 0/1 rewards, ratings and Beta rewards.
 3. All arms tied and f extreme liars in each group, the worst attack that we know: how often the arm that they
@@ -47,25 +48,51 @@ def copies(problem: ba.Problem, clients: int) -> ba.Problem:
     return ba.Problem.from_rewards(rows, clients=clients)
 
 
+def kinds() -> dict[str, ba.Problem]:
+    """Problems that are decided soon, for the machines: 0/1 rewards, ratings, and Beta rewards."""
+
+    def stars(*shares: float) -> ba.Table:
+        return ba.Table((0.0, 0.25, 0.5, 0.75, 1.0), shares)
+
+    good, middling, bad = stars(0, 0, 1, 2, 7), stars(1, 1, 3, 4, 1), stars(7, 2, 1, 0, 0)
+    return {
+        "0/1": ba.Problem.bernoulli(MEANS),
+        "ratings": ba.Problem.from_rewards({"g1": {"a": good, "b": bad}, "g2": {"c": middling, "d": bad}}),
+        "Beta": beta(MEANS, 0.01),
+    }
+
+
 def attacks(
     trials: int = ATTACKED, faults: Sequence[int] = (1, 2, 3), names: Sequence[str] = ()
 ) -> list[Row]:
-    """Every attack: wrong answers, undecided runs, and the pulls of an honest client."""
+    """Every attack: wrong and undecided runs, and the pulls of an honest client beside Fed-Fisher's."""
     rows = []
-    for attack in names or ba.attacks():
-        row: Row = {"attack": attack}
-        for f in faults:
-            problem = ba.Problem.bernoulli(MEANS, clients=2 * f + 1)
-            done = ba.study(
-                problem, trials=trials, seed=SEED, delta=DELTA, byzantine=f,
-                adversaries=liars(problem, attack, f), **BET,
-            )  # fmt: skip
-            decided = done["status"] == "identified"
-            row[f"wrong, f = {f}"] = int((decided & (done["correct"] != True)).sum())  # noqa: E712
-            row[f"undecided, f = {f}"] = int((~decided).sum())
-            row[f"pulls of a client, f = {f}"] = float(np.mean(done["pulls_max"]))
-        rows.append(row)
+    for kind, problem in kinds().items():
+        for attack in names or ("", *ba.attacks()):
+            row: Row = {"rewards": kind, "attack": attack or "nobody lies"}
+            for f in faults:
+                case = copies(problem, 2 * f + 1)
+                keys: Row = {"seed": SEED, "delta": DELTA, "byzantine": f}
+                keys["adversaries"] = liars(case, attack, f) if attack else []
+                done = ba.study(case, trials=trials, **keys, **BET)
+                decided = done["status"] == "identified"
+                row[f"wrong, f = {f}"] = int((decided & (done["correct"] != True)).sum())  # noqa: E712
+                row[f"undecided, f = {f}"] = int((~decided).sum())
+                row[f"bet, f = {f}"] = float(np.mean(done["pulls_max"]))
+                beside = ba.study(case, trials=-(-trials // 4), **keys, **FISHER)
+                row[f"fisher, f = {f}"] = float(np.mean(beside["pulls_max"]))
+            rows.append(row)
     return rows
+
+
+def all_attacks(rows: list[Row]) -> Row:
+    """The sum over all attacks: how many runs, and how many were wrong or undecided."""
+    lied = [row for row in rows if row["attack"] != "nobody lies"]
+    found = {
+        what: sum(value for row in lied for key, value in row.items() if key.startswith(what))
+        for what in ("wrong", "undecided")
+    }
+    return {"attacked runs": ATTACKED * 3 * len(lied), **found}
 
 
 def problems() -> dict[str, ba.Problem]:
@@ -127,4 +154,5 @@ def tied(trials: int = TIED, attack: str = WORST) -> list[Row]:
 
 
 def measure() -> list[Row]:
-    return attacks() + beside_fisher() + tied()
+    attacked = attacks()
+    return [*attacked, all_attacks(attacked), *beside_fisher(), *tied()]

@@ -122,20 +122,15 @@ def _kept(name: str) -> list[dict[str, Any]]:
 
 
 def privacy() -> str:
-    """What privacy costs: one row per problem and rule."""
-    rows, lines = _kept("privacy"), []
+    """What privacy costs: one row per problem."""
+    rows = _kept("privacy")
     epsilons = sorted({row["ε"] for row in rows})
-    for case, rule in dict.fromkeys((row["case"], row.get("rule", "")) for row in rows):
-        own = {row["ε"]: row for row in rows if (row["case"], row.get("rule", "")) == (case, rule)}
-        cells = [
-            (f"{_round(own[e]['predicted'])} / " if "predicted" in own[e] else "")
-            + _round(own[e]["measured"])
-            for e in epsilons
-        ]
-        name = f"{case}: {rule}" if rule else "a gap of 0.05·κ instead of 0.05, without privacy, over 1/κ²"
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    head = f"| ε | {' | '.join(f'{e:g}' for e in epsilons)} |"
-    return "\n".join([head, "|---" * (1 + len(epsilons)) + "|", *lines])
+    lines = [f"| ε | {' | '.join(f'{e:g}' for e in epsilons)} |", "|---" * (1 + len(epsilons)) + "|"]
+    for case in dict.fromkeys(row["case"] for row in rows):
+        own = {row["ε"]: row for row in rows if row["case"] == case}
+        cells = [f"{_round(own[e]['predicted'])} / {_round(own[e]['measured'])}" for e in epsilons]
+        lines.append(f"| {case} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def lying_sites() -> str:

@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import commands
 import fields
+import gallery
 import notebooks
 import showcase
 
@@ -24,6 +25,7 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"bestarm {__version__}"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["book.css"]
 html_js_files = ["copy.js"]
 html_theme_options = {"source_repository": "", "top_of_page_buttons": []}
@@ -35,6 +37,8 @@ nitpicky = False
 def _made_now(app: Any, page: str, source: list[str]) -> None:
     if page == "cli":
         source[0] = source[0].replace(commands.PLACE, commands.reference())
+    elif page == "gallery":
+        source[0] = source[0].replace(gallery.PLACE, gallery.markdown())
     elif page == "index":
         source[0] = source[0].replace(showcase.PLACE, showcase.markdown())
     elif app.env.doc2path(page).suffix == ".ipynb":

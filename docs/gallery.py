@@ -1,8 +1,8 @@
 """The gallery of the documentation: every screen in a real Chromium, light and dark, desktop and phone.
 
 ``python docs/gallery.py`` (or ``make gallery``) makes each screen anew from fixed seeds, takes four pictures
-of it, and writes them to docs/images/gallery, with the page docs/gallery.md. ``--only NAME …`` makes some
-of the screens, ``--out FOLDER`` writes the pictures elsewhere and leaves the page alone.
+of it, and writes them to docs/images/gallery. ``--only NAME …`` makes some of the screens, ``--out FOLDER``
+writes the pictures elsewhere. ``conf.py`` puts them into docs/gallery.md when the documentation is built.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ FOLDER = DOCS / "images" / "gallery"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VIEWS = {"desktop": (1280, 2000), "phone": (360, 2000)}  # width, and the most height that is kept
 SCHEMES = ("light", "dark")
+PLACE = "%%screens%%"
 
 Open = Callable[[Path], contextlib.AbstractContextManager[str]]
 
@@ -282,23 +283,18 @@ def save(data: bytes, target: Path) -> None:
 
 
 def markdown() -> str:
-    """The page docs/gallery.md."""
-    parts = [
-        "# Gallery",
-        "Every screen of bestarm, in light and dark, on a desktop (1280 pixels) and on a phone (360 pixels). "
-        "The pictures show the top of each page. `make gallery` makes them anew, from fixed seeds, in a "
-        "Chromium that must be installed.",
-    ]
+    """All screens, each with its pictures; the reader sees those of the page's own theme."""
+    parts = []
     for name, screen in SCREENS.items():
         parts.append(f"## {screen.title}\n\n{screen.shows}")
         for view, (width, _) in VIEWS.items():
             shown = 640 if view == "desktop" else 240
             parts += [
                 f"```{{image}} images/gallery/{name}-{view}-{scheme}.webp\n:alt: {screen.title}, {view}, "
-                f"{scheme}, {width} pixels wide\n:width: {shown}px\n```"
+                f"{scheme}, {width} pixels wide\n:width: {shown}px\n:class: only-{scheme}\n```"
                 for scheme in SCHEMES
             ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
 def main() -> None:
@@ -320,8 +316,6 @@ def main() -> None:
             for target in shoot(browser, name, chosen.out):
                 print(target.name, f"{target.stat().st_size // 1024} kB", flush=True)
         browser.close()
-    if chosen.out == FOLDER:
-        (DOCS / "gallery.md").write_text(markdown(), encoding="utf-8")
 
 
 if __name__ == "__main__":

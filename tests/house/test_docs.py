@@ -267,7 +267,7 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch, terminal):
     for picture in re.findall(r"images/made/(\S+)", text):  # a picture that the page says its code makes
         assert (tmp_path / picture).exists(), f"{page.name} shows {picture}, and does not make it"
         if folder := os.environ.get("BESTARM_PICTURES"):  # make pictures
-            shutil.copy(tmp_path / picture, folder)
+            shutil.copy(tmp_path / picture, ROOT / folder)  # the folder may be relative
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", "") or "").startswith(str(tmp_path)):
             del sys.modules[name]

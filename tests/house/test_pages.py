@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from docs import check_html, commands, pictures, showcase
+from docs import check_html, commands, gallery, pictures, showcase
 
 import bestarm as ba
 
@@ -58,8 +58,8 @@ def test_every_picture_of_a_page_s_own_code_is_shown_by_one_page(root):
 
 
 TUTORIALS = (
-    "start", "tutorial-csv", "tutorial-questions", "tutorial-function", "tutorial-liars", "tutorial-study",
-    "federation", "mesh",
+    "start", "tutorial-csv", "tutorial-questions", "tutorial-live", "tutorial-function", "tutorial-liars",
+    "tutorial-study", "federation", "mesh", "bring-your-method",
 )  # fmt: skip
 
 
@@ -76,6 +76,14 @@ def test_the_home_page_has_its_gallery_with_a_light_and_a_dark_picture_of_each_p
     assert taken == {f"{name}-{scheme}.png" for name in showcase.PAGES for scheme in ("light", "dark")}
     shown = showcase.markdown()
     assert all(f"pages/{name}.html" in shown and page.title in shown for name, page in showcase.PAGES.items())
+
+
+def test_every_screen_has_its_four_pictures_and_is_shown(root):
+    assert (root / "docs/gallery.md").read_text("utf-8").count(gallery.PLACE) == 1
+    taken = {path.name for path in gallery.FOLDER.iterdir()}
+    views = [f"{view}-{scheme}" for view in gallery.VIEWS for scheme in gallery.SCHEMES]
+    assert taken == {f"{name}-{view}.webp" for name in gallery.SCREENS for view in views}
+    assert all(gallery.markdown().count(picture) == 1 for picture in taken)
 
 
 @pytest.mark.slow

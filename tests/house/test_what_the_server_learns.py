@@ -64,3 +64,15 @@ def test_the_table_has_every_field_of_every_message_of_a_client():
 def test_the_table_names_every_method():
     words = PAGE.read_text("utf-8")
     assert all(re.search(rf"^\| (`[\w-]+`, )*`{name}`[ ,]", words, re.MULTILINE) for name in METHODS)
+
+
+def test_the_sheet_to_sign_names_the_methods_of_the_page():
+    sheet, page = (
+        {
+            name
+            for row in re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
+            for name in re.findall(r"`([\w-]+)`", row)
+        }
+        for text in (PAGE.with_name("privacy-sheet.md").read_text("utf-8"), PAGE.read_text("utf-8"))
+    )
+    assert set(METHODS) <= page & sheet

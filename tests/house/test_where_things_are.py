@@ -45,7 +45,9 @@ def test_for_each_of_ten_features_one_or_two_files_are_named(root, architecture)
         assert all(exists(root, path) for path in paths), (feature, paths)
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "docs/own-method.md"])
+@pytest.mark.parametrize(
+    "page", ["CONTRIBUTING.md", "docs/architecture.md", "docs/errata.md", "docs/own-method.md"]
+)
 def test_every_path_of_a_page_exists(root, page):
     paths = PATH.findall((root / page).read_text("utf-8"))
     assert paths

@@ -14,6 +14,8 @@ import pytest
 import bestarm as ba
 from bestarm import InputError, Problem
 from bestarm.deploy.federation import files
+from bestarm.deploy.mesh import files as mesh_files
+from bestarm.deploy.mesh.node import Node
 from bestarm.deploy.pulling import Puller
 from bestarm.deploy.sources import FromCsv, FromPython
 from bestarm.deploy.sources.base import Source, SourceFailed
@@ -203,6 +205,17 @@ def test_a_record_of_recorded_rewards_shows_none_of_them(tmp_path):
     assert record.problem["groups"][0]["rewards"] == [[None]]
 
 
+async def pull_some(site, source):
+    """Let a client or a peer make some pulls."""
+    setup = site.place.setup
+    puller = Puller(site, source, setup.scale, coins=setup.room.coins, end="budget", after=lambda: None)
+    working = asyncio.create_task(puller.run())
+    while not working.done() and site.pulls < 40:
+        await asyncio.sleep(0.001)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+
+
 def csv_of(path):
     path.write_text("arm,reward\n" + f"a,{RAW}\nb,{RAW}\n" * 400)
     return path
@@ -229,15 +242,7 @@ def test_no_file_of_a_client_holds_a_raw_reward(tmp_path, monkeypatch, caplog, k
         "csv with replacement": lambda: FromCsv(data, rows="resample", seed=1),
     }[kind]()
 
-    async def main():
-        puller = Puller(site, source, site.place.setup.scale, coins=False, end="budget", after=lambda: None)
-        working = asyncio.create_task(puller.run())
-        while not working.done() and site.pulls < 40:
-            await asyncio.sleep(0.001)
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
-
-    asyncio.run(main())
+    asyncio.run(pull_some(site, source))
     sums = [event for event in site.journal.events() if event.kind == "rewards"]
     folds.close()
     found = files_with(tmp_path / "fed", str(RAW)) + ([] if str(RAW) not in caplog.text else ["log"])
@@ -249,6 +254,32 @@ def test_no_file_of_a_client_holds_a_raw_reward(tmp_path, monkeypatch, caplog, k
         assert not any(digest for _, digest in body.get("played", {}).values())
     else:
         assert found  # otherwise the test could not fail
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_no_file_of_a_peer_holds_a_raw_reward(tmp_path, caplog, hidden):
+    rewards = {"west": {"a": {"kind": "beta", "a": 2, "b": 2}, "b": 0.5}, "east": {"c": 0.5}}
+    problem = Problem.from_rewards(rewards)
+    problem = problem.private(1.0) if hidden else problem
+    case = ba.Scenario(problem, "p2p", None, {"exchange": "intervals"}, network=ba.Network(complete(2)))
+    mesh_files.init(*mesh_files.terms_of(case, {}), tmp_path / "mesh", port=0)
+    place = mesh_files.Place.load(mesh_files.place_of(tmp_path / "mesh", problem.layout, "west-1"))
+    node = Node.open(place)
+    data = csv_of(tmp_path / "outside.csv")
+    asyncio.run(pull_some(node, FromCsv(data, rows="resample", seed=1)))
+    bodies = [json.loads(event.body) for event in node.journal.events() if event.kind == "rewards"]
+    node.journal.close()
+    assert node.pulls >= 40
+    whole = all(total == int(total) for body in bodies for total in body["sums"])
+    assert whole == hidden  # sums of answers are whole numbers; if not hidden, the test can fail
+    assert not hidden or files_with(tmp_path / "mesh", str(RAW)) == []
+    assert str(RAW) not in caplog.text
+
+
+def test_an_experiment_refuses_privacy():
+    """It stores rewards as they are told, so it could not keep the promise."""
+    with pytest.raises(InputError, match="an experiment stores rewards"):
+        ba.Experiment(["A", "B"], privacy=1.0)
 
 
 @pytest.mark.parametrize("reward", [7.25, "seven", [1, 2]])

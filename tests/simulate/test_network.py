@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -120,7 +121,7 @@ def test_no_attack_by_f_local_liars_changes_an_honest_answer(attack, exchange):
     assert ba.verify(record, replay=True).failures == ()
 
 
-@pytest.mark.parametrize("exchange", ["means", "intervals"])
+@pytest.mark.parametrize("exchange", ["means", *slow("intervals")])
 def test_delays_losses_crashes_and_any_start_change_no_answer(exchange):
     for seed in range(4):
         record = peers(
@@ -440,3 +441,25 @@ def test_a_public_record_of_peers_is_sound():
     record = peers(complete(12), 1, 5, placement="random", attack="negative-count")
     assert record.proven_faulty
     assert ba.verify(record.public()).failures == ()
+
+
+@pytest.mark.parametrize("attack", ["extreme", "equivocate", "silent", "negative-count"])
+def test_each_peer_sends_a_summary_after_the_verdict_and_no_lie_in_it_changes_anything(attack):
+    said = {"placement": "random", "attack": attack, "delay": 10, "crashes": 2}
+    record = peers(complete(12), 1, 5, **said)
+    kept = peers(complete(12), 1, 5, **said, summaries=False)
+    assert (record.verdict.arm, record.pulls, record.bits.up) == (
+        kept.verdict.arm,
+        kept.pulls,
+        kept.bits.up,
+    )
+    assert (kept.summaries, kept.bits.after) == (None, 0)
+    assert record.summaries.keys() >= record.pulls.by_client.keys()
+    for name, pulls in record.pulls.by_client.items():  # the honest peers
+        assert sum(record.summaries[name].count) == pulls
+    size = sum(summary.encode()[1] for summary in record.summaries.values())
+    size += 8 * sum(row.bytes for row in record.refused_summaries)
+    assert record.bits.after == 12 * 11 * size, "each of them takes every edge"
+    assert ba.verify(record, replay=True).ok
+    assert ba.verify(kept, replay=True).ok
+    assert not ba.verify(msgspec.structs.replace(record, summaries={}).sealed()).ok

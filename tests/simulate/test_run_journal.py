@@ -84,7 +84,7 @@ def prefix(path, header, events):
     return path
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", slow_but(["fisher", "pooled", "recordings"], CASES))
 def test_a_killed_run_resumes_from_any_journal_event_to_the_same_record(case, tmp_path):
     plain = run(case)
     assert run(case, journal=tmp_path / "run.db") == plain
@@ -97,7 +97,7 @@ def test_a_killed_run_resumes_from_any_journal_event_to_the_same_record(case, tm
         assert events_of(path) == (header, events)
 
 
-@pytest.mark.parametrize("case", slow_but(["fisher", "robust", "peers"], CASES))
+@pytest.mark.parametrize("case", slow_but(["fisher"], CASES))
 def test_a_watcher_sees_every_event_and_the_record_at_the_end(case, tmp_path):
     plain = run(case, journal=tmp_path / "run.db")
     source = follow.Journalled(tmp_path / "run.db")

@@ -42,6 +42,12 @@ def test_an_undecided_question_is_forecast_from_the_estimates_of_its_cells():
     assert found.enough
 
 
+def test_a_cheaper_method_is_named_although_some_of_its_runs_are_long():
+    found = outlook(ba.identify(ba.Problem.paper_instance(5), "fisher", seed=7, delta=0.1))
+    assert found.cheaper == "bet"
+    assert 0.2 < found.less < 0.5
+
+
 def test_a_tie_is_named_instead_of_a_number_of_pulls():
     tied = ba.Problem.bernoulli([[0.5, 0.2], [0.5]])
     found = outlook(ba.identify(tied, seed=1, budget=100))

@@ -50,8 +50,11 @@ def fresh(problem, row, trials, seed=12, **keys):
     return ba.study(problem, row.method, trials=trials, seed=seed, workers=1, **{**row.options, **keys})
 
 
-@pytest.mark.parametrize("name", slow_but(["lowest of ratings"], SCENARIOS))
-def test_stated_ranges_cover_fresh_runs(name):
+@pytest.mark.parametrize(
+    ("name", "methods"),
+    [("lowest of ratings", ["fisher", "bet"]), *slow(*((name, None) for name in SCENARIOS))],
+)
+def test_stated_ranges_cover_fresh_runs(name, methods):
     """The ranges of 2,000 planned runs, against 2,000 fresh ones.
 
     A range that is stated as 90 % (to a whole percent) holds 85 to 95 % of them. A cost with few values may
@@ -64,8 +67,8 @@ def test_stated_ranges_cover_fresh_runs(name):
     assert law.cdf(0.85 * new - 1) + law.sf(0.95 * new) <= 1e-6
     assert betabinom(new, round(0.8 * planned), round(0.2 * planned)).cdf(0.85 * new - 1) > 0.999
     problem = SCENARIOS[name]
-    found = ba.plan(problem, delta=0.1, trials=planned, seed=11, quick=True, workers=1)
-    assert len(found.methods) == 8
+    found = ba.plan(problem, delta=0.1, trials=planned, seed=11, quick=True, workers=1, methods=methods)
+    assert len(found.methods) == (7 if methods else 8)
     ninety = set()
     for row in found.methods:
         runs = fresh(problem, row, new, delta=0.1)
@@ -77,7 +80,7 @@ def test_stated_ranges_cover_fresh_runs(name):
             if round(stated.share, 2) == 0.9:
                 ninety.add((row.name, field))
                 assert 0.85 <= covered <= 0.95, (row.name, field)
-    assert ("fed-sel", "pulls") in ninety
+    assert (found.methods[0].name, "pulls") in ninety
 
 
 def test_a_range_is_closed_and_states_its_share():

@@ -18,6 +18,7 @@ from bestarm.cli.terminal import out, safe, say, warn
 from bestarm.errors import InputError
 from bestarm.util.loopback import is_loopback
 
+RATE = 1_000.0  # the default of deploy.experiment.limits, which a test compares
 app = typer.Typer(help="Live experiments: assignment over HTTP, late rewards.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="the folder of the experiment")]
@@ -100,7 +101,7 @@ def caller(
     remove: Annotated[bool, typer.Option("--remove", help="make its token worthless")] = False,
     as_json: Json = False,
 ) -> int:
-    """Add a caller and show its token, once; or remove one. Restart the server afterwards."""
+    """Add a caller and show its token, once; or remove one. A running server notices within seconds."""
     from bestarm.deploy.experiment import folder as place
 
     place.journal_of(folder)
@@ -122,8 +123,9 @@ def serve(
         typer.Option(metavar="URL", help="tell this address about the verdict, alarms and stalled sites"),
     ] = None,
     stalled_after: Annotated[
-        str, typer.Option(help="when a site that others wait for stands still: 15m, 24h")
+        str, typer.Option(help="when a site that a block waits for stands still: 15m, 24h")
     ] = "24h",
+    rate: Annotated[float, typer.Option(help="requests per second of one caller; inf for no limit")] = RATE,
     as_json: Json = False,
 ) -> int:
     """Serve an experiment over HTTP. If it is stopped or killed, run it again to resume."""
@@ -147,6 +149,7 @@ def serve(
                 port=port,
                 webhooks=webhook or (),
                 stalled=duration(stalled_after),
+                rate=rate,
                 pages=page_of,
                 ready=ready,
             )

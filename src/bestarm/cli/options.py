@@ -124,7 +124,7 @@ QUESTION_FLAGS = [_flag(key, kind, text) for key, (kind, text) in QUESTION_HELP.
 def given(options: dict[str, Any]) -> dict[str, Any]:
     """The question and the options of methods that the user has given."""
     found = {key: value for key, value in options.items() if value is not None}
-    if "=" in found.get("weights", ""):
+    if found.get("weights", "equal") not in ("equal", "rows"):
         found["weights"] = dict(_weight(part) for part in found["weights"].split(","))
     return found
 
@@ -134,7 +134,9 @@ def _weight(text: str) -> tuple[str, float]:
     try:
         return name.strip(), float(number)
     except ValueError:
-        raise InputError(f"--weights {text!r}", expected="SITE=NUMBER, for example US=2,EU=1") from None
+        raise InputError(
+            f"--weights {text!r}", expected="equal, rows, or SITE=NUMBER, for example US=2,EU=1"
+        ) from None
 
 
 def check_folder(path: Path | None) -> None:

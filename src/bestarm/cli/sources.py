@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bestarm.deploy.sources import Source
     from bestarm.deploy.trial import Wants
 
+LIVE = ("serve", "deadline", "missing", "webhook", "stalled_after", "rate", "after")  # of served subjects
 TestOption = Annotated[
     bool,
     typer.Option(
@@ -63,6 +64,20 @@ class Rewards:
     missing: Annotated[float | None, typer.Option(help="with --serve: what a missing reward counts as")] = (
         None
     )
+    webhook: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="with --serve: tell it about the verdict, alarms and standstill"),
+    ] = None
+    stalled_after: Annotated[
+        str | None, typer.Option(help="with --serve: when the site stands still [default: 24h]")
+    ] = None
+    rate: Annotated[
+        float | None, typer.Option(help="with --serve: requests per second of a caller [default: 1000]")
+    ] = None
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="stop|winner", help="with --serve: after the verdict, end or give the winner"),
+    ] = None
 
     def source(self) -> Callable[[Wants], Source]:
         """Return how a site makes its source of rewards; InputError unless exactly one is given."""
@@ -79,15 +94,16 @@ class Rewards:
             )
         if self.serve is not None:
             return self._served(self.serve)
-        if self.deadline is not None or self.missing is not None:
-            raise InputError("--deadline and --missing belong to --serve", expected="--serve HOST:PORT")
+        for name in LIVE[1:]:
+            if getattr(self, name) is not None:
+                flag = name.replace("_", "-")
+                raise InputError(f"--{flag} belongs to --serve", expected="--serve HOST:PORT with it")
         if self.rows not in ("once", "resample"):
             raise InputError(f"--rows {self.rows}", expected="once or resample")
         if self.csv is not None and self.rows == "resample":
             why = f"this is a simulation: pulls draw from {self.csv} with replacement"
             warn([f"{why}, so a verdict is about the file; see --rows once"])
-        live = ("serve", "deadline", "missing")
-        keys = {name: value for name, value in vars(self).items() if name not in live}
+        keys = {name: value for name, value in vars(self).items() if name not in LIVE}
         return lambda site: source_from(
             site.place.setup.scale, site.made, site.place.key.public, names=site.group.arms, **keys
         )
@@ -102,7 +118,8 @@ class Rewards:
 
     def _served(self, address: str) -> Callable[[Wants], Source]:
         """Rewards of subjects that arrive over HTTP."""
-        from bestarm.deploy.experiment.live_source import LiveSource
+        from bestarm.deploy.experiment.limits import RATE
+        from bestarm.deploy.experiment.live_source import LiveSource, Serving
 
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
@@ -113,8 +130,14 @@ class Rewards:
             if token is not None:
                 remark(f"the token of the first caller, not shown again: {token}")
 
+        if self.after not in (None, "stop", "winner"):
+            raise InputError(f"--after {self.after}", expected="stop or winner")
+        serving = Serving(
+            host.strip("[]"), int(port), deadline=duration(self.deadline), missing=self.missing,
+            webhooks=self.webhook or (), stalled=duration(self.stalled_after or "24h"),
+            rate=RATE if self.rate is None else self.rate, after=self.after or "stop",
+        )  # fmt: skip
         return lambda site: LiveSource(
-            site.place.folder, site.group, site.place.setup.scale, site.made,
-            host=host.strip("[]"), port=int(port), deadline=duration(self.deadline), missing=self.missing,
-            ready=ready,
+            site.place.folder, site.place.setup.layout, site.group, site.place.setup.scale, site.made,
+            serving, ready,
         )  # fmt: skip

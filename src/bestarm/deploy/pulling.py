@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bestarm.deploy.process import checkpoint
+from bestarm.deploy.process import checkpoint, together
 from bestarm.deploy.pull_ledger import Pulls, log
 from bestarm.deploy.sources import Exhausted, FromCommand, FromCsv, FromHttp, FromPython, Source, SourceFailed
 from bestarm.errors import InputError
@@ -102,11 +102,21 @@ class Puller:
             times, began = min(some, pull.times), time.monotonic()
             self._plan(pull)
             self.site.ask(pull, times)
-            await self._batch(pull, times)
+            helpers = [self._replanning()] if self.source.whole else []
+            await together(self._batch(pull, times), beside=helpers)
             self.after()
+            await asyncio.sleep(0)  # recorded rewards never wait, and messages must still get through
             took = max(time.monotonic() - began, 1e-6)
             self.speed = times * pull.width / took
             batch = max(1, min(LARGEST_BATCH, 2 * batch, int(self.speed * BATCH_SECONDS / arms) or 1))
+
+    async def _replanning(self) -> None:
+        """Tell the source about pulls that are announced while rewards of earlier ones are still to come."""
+        while True:
+            self.changed.clear()
+            await self.changed.wait()
+            if self.site.pull is not None:
+                self._plan(self.site.pull)
 
     def _plan(self, pull: Pull) -> None:
         """Tell the source what will be pulled, as far as that is known."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,15 +15,27 @@ from bestarm.problem.scale import Scale
 from bestarm.protocol.options import Common, make, on_unit_scale
 from bestarm.protocol.registry import Method, method_for, method_named
 
+LABELS = ("name", "date")
+
 
 @dataclass(frozen=True)
 class Terms:
-    """What all parties know about a run: id, method, options, and the problem without its means."""
+    """What all parties know about a run: id, method, options, and the problem without its means.
+
+    `name` and `date` are labels for readers: the scenario's file, and the day on which the run was set up.
+    """
 
     run: bytes
     method: str
     keys: dict[str, Any]
     problem: dict[str, Any]
+    name: str = field(default="", kw_only=True, compare=False)
+    date: str = field(default="", kw_only=True, compare=False)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that it has, as files have them."""
+        return {key: value for key in LABELS if (value := getattr(self, key))}
 
     @cached_property
     def layout(self) -> Layout:
@@ -43,6 +57,16 @@ class Terms:
     def unit(self) -> Common:
         """The options in the form that the machines use."""
         return on_unit_scale(self.options, self.scale)
+
+
+def labels_of(plain: Mapping[str, Any]) -> dict[str, str]:
+    """The labels in a file; older ones have none."""
+    return {key: str(plain.get(key, "")) for key in LABELS}
+
+
+def today() -> str:
+    """The day on which a run is set up."""
+    return f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
 
 
 def without_means(problem: Problem) -> dict[str, Any]:

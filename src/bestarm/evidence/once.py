@@ -3,7 +3,7 @@
 In each order the rows of every cell are shuffled and cut into the same few blocks. The bets of a block are
 fixed from the blocks before it, with one stake that is tuned to the number of rows, so the final wealth has
 mean at most 1 if the statement is true, and so has its mean over all orders. Running maxima of the wealth
-would not do, and no plan uses another order's results. The proof is in docs/evidence.md.
+would not do, and no plan uses another order's results. The proof is in docs/evidence-proofs.md.
 """
 
 from __future__ import annotations

@@ -67,6 +67,8 @@ class CountedRecording:
         return tuple(self._played(0, self.limit).tolist())
 
     def sums(self, rng: np.random.Generator, times: ArrayLike, start: int = 0) -> Floats:
+        if isinstance(times, int):  # of a single run, which draws thousands of arms one by one
+            return np.asarray(np.add.reduce(self._played(start, times)))
         times = np.asarray(times, dtype=np.int64)
         sums = [float(self._played(start, m).sum()) for m in times.ravel().tolist()]
         return np.asarray(sums).reshape(times.shape)
@@ -77,7 +79,7 @@ class CountedRecording:
         return np.asarray(found).reshape(*times.shape, 4)
 
     def _played(self, start: int, times: int) -> Floats:
-        return np.asarray(self._distinct[self._codes[start : start + times]])
+        return self._distinct[self._codes[start : start + times]]
 
     @cached_property
     def _distinct(self) -> Floats:

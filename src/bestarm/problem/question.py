@@ -301,8 +301,9 @@ class Cells:
 
     @staticmethod
     def of(layout: Layout) -> Cells:
-        """The cells of a layout whose question is not "anywhere"."""
-        full = layout.question.control is not None and "/" in layout.question.control
+        """The cells of a layout. With the question "anywhere", options have the names of their sites."""
+        control = layout.question.control
+        full = layout.question.kind == "anywhere" or (control is not None and "/" in control)
         names: dict[str, int] = {}
         rows: list[tuple[int, ...]] = []
         for j, group in enumerate(layout.groups):

@@ -7,10 +7,11 @@ would; the server's machine is the same. The record of the run is the same, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from bestarm.protocol.events import Pull, Pulled
+from bestarm.protocol.decisions import Ints
+from bestarm.stats.sums import Sums
 
 Said = list[tuple[int, bytes]]  # messages to the server, in order: the number of the client, and the payload
 
@@ -18,20 +19,22 @@ Said = list[tuple[int, bytes]]  # messages to the server, in order: the number o
 class Crowd(Protocol):
     """All clients of a run with a server. Clients are numbered as in the layout.
 
-    `pulls` are the outstanding pulls by client. All of them are carried out before the next message of the
-    server is heard, unless it is heard at the moment at which they were asked for; then they are dropped.
+    Outstanding are `times[i]` rounds of pulls of client i, in each of which arm a is pulled `shares[i, a]`
+    times; arms that a client does not have get none. All of them are carried out before the next message of
+    the server is heard, unless it is heard at the moment at which they were asked for; then they are dropped.
     """
 
-    pulls: dict[int, Pull]
+    times: Ints
+    shares: Ints
 
     def start(self, supply: Sequence[tuple[int | None, ...]]) -> Said:
         """The run starts. `supply` is, for each client, how many rewards its arms have, if that is known."""
 
-    def took(self, rewards: Mapping[int, Pulled]) -> Said:
+    def took(self, rewards: Sums) -> Said:
         """All outstanding pulls were carried out; more of them may follow."""
 
     def heard(self, data: bytes) -> Said:
         """All clients hear a message of the server."""
 
-    def local(self, client: int) -> dict[str, Any]:
-        """The client's part of the certificate, as plain values."""
+    def local(self) -> list[dict[str, Any]]:
+        """Each client's part of the certificate, as plain values."""

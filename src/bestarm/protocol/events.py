@@ -105,15 +105,25 @@ class Supply:
 class Ahead:
     """This client has begun all pulls that are announced, although rewards are still to come.
 
-    `paces` says how fast each client makes pulls, in any unit. A driver whose rewards come late tells a
-    server whose table lists the event, which may then announce the next block.
+    `paces` says how fast each client makes pulls, in any unit; empty if that is not known. A driver whose
+    rewards come late tells a server whose table lists the event, which may then announce the next block.
     """
 
     client: str
     paces: tuple[int, ...]
 
 
-Event = Start | Received | Pulled | PatienceOver | Quiet | Stop | Drop | Supply | Ahead
+@dataclass(frozen=True)
+class Pace:
+    """How fast each client makes pulls, in any unit, for the plans of later blocks.
+
+    A driver tells a server whose table lists the event.
+    """
+
+    paces: tuple[int, ...]
+
+
+Event = Start | Received | Pulled | PatienceOver | Quiet | Stop | Drop | Supply | Ahead | Pace
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,20 @@ class ForesightedClient(Protocol):
         """The pulls after the outstanding one that are certain, in order."""
 
 
+@runtime_checkable
+class SiteServer(Protocol):
+    """A server whose clients need not all wait for each other, and whose sites may have their own answers."""
+
+    def together(self, client: str) -> list[str]:
+        """The clients that wait for this one's messages, and itself."""
+
+    def unused(self) -> int:
+        """How many rewards were reported and do not count yet, because other clients' are missing."""
+
+    def answer_at(self, client: str) -> str | None:
+        """The answer of the client's own site, if the site has one of its own and it is known already."""
+
+
 class ServerMachine(Machine, Protocol):
     """The interface of a server, for drivers, records and reports."""
 

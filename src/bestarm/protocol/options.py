@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from bestarm.errors import InputError
 from bestarm.problem.scale import Scale
@@ -19,9 +19,8 @@ AnyOptions = TypeVar("AnyOptions", bound="Common")
 
 
 def on_unit_scale(options: AnyOptions, scale: Scale) -> AnyOptions:
-    """A method's options, with those in units of the rewards rescaled to [0, 1]."""
-    scaled = [field.name for field in dataclasses.fields(options) if field.metadata.get("scaled")]
-    return dataclasses.replace(options, **{name: getattr(options, name) / scale.width for name in scaled})
+    """A method's options in the form that its machines use: see ``Common.rescaled``."""
+    return options.rescaled(scale)
 
 
 T = TypeVar("T")
@@ -149,3 +148,8 @@ class Common:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             _check(field.name, getattr(self, field.name), field, "")
+
+    def rescaled(self, scale: Scale) -> Self:
+        """These options for rewards in [0, 1]: those in units of the rewards are divided by their range."""
+        scaled = [field.name for field in dataclasses.fields(self) if field.metadata.get("scaled")]
+        return dataclasses.replace(self, **{name: getattr(self, name) / scale.width for name in scaled})

@@ -114,6 +114,11 @@ class Method:
         The variant of the method for questions other than "anywhere", if it answers them.
     robust : Method or None
         The variant of the method for ``byzantine`` > 0, if it uses other machines.
+    ahead : Method or None
+        The variant for the question "anywhere" and options for which `goes_ahead` is true, if it uses other
+        machines: blocks are announced while parts of earlier ones are still to come.
+    goes_ahead : callable
+        Whether these options need the variant `ahead`.
     """
 
     name: str
@@ -153,6 +158,8 @@ class Method:
     grouped: Method | None = None
     asked: Method | None = None
     robust: Method | None = None
+    ahead: Method | None = None
+    goes_ahead: Callable[[Any], bool] = field(default=lambda options: False)
 
     @property
     def peers(self) -> bool:
@@ -169,6 +176,8 @@ class Method:
         """The variant for a question, for groups of several clients or not, and for options (liars)."""
         if question != "anywhere":
             return self.asked or self
+        if self.ahead and options is not None and self.goes_ahead(options):
+            return self.ahead
         if self.robust and options is not None and options.byzantine > 0:
             return self.robust
         return self.grouped if several and self.grouped else self
@@ -179,7 +188,7 @@ class Method:
         return _copy, (self.name, next((v for v in VARIANTS if getattr(known, v) is self), ""))
 
 
-VARIANTS = ("grouped", "robust", "asked")  # fields of a method that hold a variant of it
+VARIANTS = ("grouped", "robust", "asked", "ahead")  # fields of a method that hold a variant of it
 METHODS: dict[str, Method] = {}
 
 

@@ -25,6 +25,7 @@ from bestarm.protocol.events import (
     Decided,
     Drop,
     Event,
+    Pace,
     PatienceOver,
     Pull,
     Quiet,
@@ -76,6 +77,8 @@ def heard(rows: Iterable[Sequence[object]]) -> Iterator[Event]:
                 yield Stop(reason)
             case ["ahead", str(client), [*paces]]:
                 yield Ahead(client, tuple(pace for pace in paces if isinstance(pace, int)))
+            case ["pace", [*paces]]:
+                yield Pace(tuple(pace for pace in paces if isinstance(pace, int)))
             case _:
                 raise InputError(f"event {row!r} is not an event of a server")
 

@@ -152,6 +152,7 @@ class SummaryBook:
         self.accepted: dict[str, Summary] = {}
         self.refused: list[RefusedSummary] = []
         self.bits = 0
+        self._decoded: dict[tuple[bytes, int, bool], tuple[Summary, int]] = {}
 
     def take(self, sender: str, data: bytes) -> bool:
         """Take a message from a client of the layout, and return whether it counts."""
@@ -165,8 +166,10 @@ class SummaryBook:
             reason = "the message is too long"
         if not reason:
             try:
-                binary = self.coins or group.binary
-                self.accepted[sender], bits = Summary.decode(data, len(group.arms), binary)
+                key = data, len(group.arms), self.coins or group.binary
+                if key not in self._decoded:  # with thousands of clients, many send the same
+                    self._decoded[key] = Summary.decode(*key)
+                self.accepted[sender], bits = self._decoded[key]
                 self.bits += bits
                 return True
             except Malformed as error:

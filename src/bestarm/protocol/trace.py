@@ -18,6 +18,7 @@ from bestarm.protocol.options import Common
 from bestarm.stats.intervals import clopper_pearson
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 Row = dict[str, Any]
 
@@ -182,8 +183,8 @@ class Trace(Protocol):
     def dropped(self, client: str) -> set[int]:
         """The arms of a client's group that the client or the server has dropped."""
 
-    def interval(self, group: int, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
-        """The interval of an arm of a group for these counts and sums, clipped to [0, 1]."""
+    def interval(self, group: Ints, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
+        """The intervals of arms of these groups with these counts and sums, clipped to [0, 1]."""
 
     def drawable(self, group: int, counts: Floats) -> NDArray[np.bool_]:
         """Whether the interval after these numbers of pulls is narrow enough to draw."""
@@ -249,7 +250,7 @@ class RoundTrace:
         """Empty: the format of the client's part is unknown."""
         return set()
 
-    def interval(self, group: int, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
+    def interval(self, group: Ints, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
         """An exact 95 % interval, for illustration only."""
         return clopper_pearson(sums, counts, ILLUSTRATIVE)
 

@@ -122,6 +122,14 @@ class RunTerms(Protocol):
     def scale(self) -> Scale:
         """The user's scale of rewards."""
 
+    @property
+    def name(self) -> str:
+        """A label for readers: the scenario's file."""
+
+    @property
+    def date(self) -> str:
+        """A label for readers: the day on which the run was set up."""
+
 
 def _build(
     method: str,
@@ -145,6 +153,8 @@ def _build(
     peers: dict[str, Verdict] | None = None,
     network: dict[str, Any] | None = None,
     summaries: SummaryBook | None = None,
+    name: str = "",
+    date: str = "",
 ) -> Record:
     """Build a record; pulls and the good event are computed from the clients' part, if there is one."""
     room, local = method_for(method, layout, options), certificate["local"]
@@ -176,6 +186,8 @@ def _build(
         interrupted=any(found.reason == "interrupted" for found in verdicts),
         summaries=None if summaries is None else dict(sorted(summaries.accepted.items())),
         refused_summaries=[] if summaries is None else list(summaries.refused),
+        name=name,
+        date=date,
     ).sealed()
 
 
@@ -252,6 +264,8 @@ def conclude_server(
         warnings=warnings,
         evidence=evidence,
         summaries=summaries,
+        name=terms.name,
+        date=terms.date,
     )  # fmt: skip
 
 
@@ -297,6 +311,11 @@ class PeersRun(Protocol):
     bits: int
     bytes: int
     messages: int
+    heard_by: list[list[int]]
+
+    @property
+    def summaries(self) -> SummaryBook | None:
+        """What the peers sent after the last verdict."""
 
 
 def conclude_peers(run: PeersRun, adversaries: Sequence[dict[str, Any]]) -> Record:
@@ -305,12 +324,13 @@ def conclude_peers(run: PeersRun, adversaries: Sequence[dict[str, Any]]) -> Reco
     certificate = _certificate_of(run.peers)
     verdicts = {peer.name: on_user_scale(peer.verdict, problem.scale) for peer in honest if peer.verdict}
     over = len(verdicts) == len(honest)
+    book, edges = run.summaries, sum(map(len, run.heard_by))
     return _build(
         run.method, run.options, problem.to_dict(), problem.layout, run.unit,
         verdict=overall(list(verdicts.values())) if over else GOING,
         certificate=certificate,
         time=math.ceil(run.decided if over else run.now),
-        bits=Bits(run.bits, 0),
+        bits=Bits(run.bits, 0, 0 if book is None else edges * book.bits),
         wire_bytes=run.bytes,
         seed=run.seed,
         means=problem.means,
@@ -318,11 +338,18 @@ def conclude_peers(run: PeersRun, adversaries: Sequence[dict[str, Any]]) -> Reco
         adversaries=adversaries,
         peers=verdicts,
         network={**run.network.to_dict(), "messages": run.messages},
+        summaries=book,
     )  # fmt: skip
 
 
 def conclude_peer(
-    terms: RunTerms, peer: PeerMachine, *, bits: int, wire_bytes: int, evidence: Sequence[dict[str, Any]]
+    terms: RunTerms,
+    peer: PeerMachine,
+    *,
+    bits: Bits,
+    wire_bytes: int,
+    evidence: Sequence[dict[str, Any]],
+    summaries: SummaryBook | None = None,
 ) -> Record:
     """The record of one peer of a mesh: its own part and verdict, without the network, which it can't see."""
     certificate = _certificate_of([peer])
@@ -331,9 +358,12 @@ def conclude_peer(
         terms.method, terms.options, terms.problem, terms.layout, terms.unit,
         verdict=verdict,
         certificate=certificate,
-        bits=Bits(bits, 0),
+        bits=bits,
         wire_bytes=wire_bytes,
         proven_faulty=faults_of(certificate["local"]),
         peers={peer.name: verdict},
         evidence=evidence,
+        summaries=summaries,
+        name=terms.name,
+        date=terms.date,
     )  # fmt: skip

@@ -25,6 +25,8 @@ from bestarm.protocol.summaries import Summary
 from bestarm.stats import betting
 from bestarm.stats.betting import Floats
 
+_Sample = tuple[float, float, float, float]  # the level of an interval, and the rewards: count, sum, squares
+
 
 class Claim(msgspec.Struct, frozen=True):
     """What one client says about an arm: pulls, sum and squares; `kept` is false if it was trimmed."""
@@ -128,80 +130,88 @@ def estimates(
     list of ArmEstimate
         In the order of the layout.
     """
-    found, samples = list[_Told](), list[Floats]()
-    for j, count in enumerate(layout.arm_counts):
-        clients = len(layout.groups[j].clients)
-        for a in range(count):
-            own = named if named is not None and (j, a) == winner else level
-            told = _Told(j, a, tuple(claims_about(layout, summaries, j, a)), clients, liars)
-            samples.append(told.samples(own, pooled))
-            found.append(told)
-    low, high = _ends(np.concatenate(samples))  # of all arms at once
-    cuts = np.cumsum([len(rows) for rows in samples])[:-1]
-    ends = zip(np.split(low, cuts), np.split(high, cuts), strict=True)
-    return [told.estimate(*own) for told, own in zip(found, ends, strict=True)]
+    places = [(j, a) for j, count in enumerate(layout.arm_counts) for a in range(count)]
+    claims = [claims_about(layout, summaries, j, a) for j, a in places]
+    own_level = level if named is None else named
+    levels = [own_level if place == winner else level for place in places]
+    clients = [len(layout.groups[j].clients) for j, _ in places]
+    samples = [
+        _samples(own, most, level, liars, pooled)
+        for own, most, level in zip(claims, clients, levels, strict=True)
+    ]
+    ends = _ends({sample for own in samples for sample in own})
+    return [
+        _estimate(*place, own, most, liars, [ends[sample] for sample in wanted])
+        for place, own, most, wanted in zip(places, claims, clients, samples, strict=True)
+    ]
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """What the clients of a group claim about an arm, up to `liars` of them falsely."""
-
-    group: int
-    arm: int
-    claims: tuple[Claim, ...]
-    clients: int
-    liars: int
-
-    @property
-    def pulls(self) -> int:
-        return sum(claim.pulls for claim in self.claims)
-
-    def samples(self, level: float, pooled: bool) -> Floats:
-        """Pulls, sum, squares and level of each sample that needs an interval; one if all are added up."""
-        rows = [(float(c.pulls), c.total, c.squares) for c in self.claims]
-        if not rows or (len(rows) < self.clients and not self.liars):  # a summary is missing, or no pulls
-            return np.empty((0, 4))
-        alike = pooled and len({claim.pulls for claim in self.claims}) == 1
-        if not self.liars and (self.clients == 1 or alike):
-            return np.array([[*np.sum(rows, axis=0), level]])
-        return np.array([[*row, level / self.clients] for row in rows])
-
-    def estimate(self, low: Floats, high: Floats) -> ArmEstimate:
-        """The estimate, from the intervals of the samples."""
-        if not self.claims:
-            return ArmEstimate(self.group, self.arm, None, None, 0)
-        plain = sum(claim.total for claim in self.claims) / self.pulls
-        if self.liars:
-            return self._trimmed(low, high, plain)
-        if not len(low):
-            return ArmEstimate(self.group, self.arm, None, None, self.pulls, None, self.claims)
-        mean = plain if len(low) == 1 else sum(claim.mean for claim in self.claims) / self.clients
-        ends = (float(low.mean()), float(high.mean()))
-        return ArmEstimate(self.group, self.arm, mean, ends, self.pulls, plain, self.claims)
-
-    def _trimmed(self, low: Floats, high: Floats, plain: float) -> ArmEstimate:
-        """The estimate where some of the claims may be lies: without the largest and the smallest means."""
-        missing, liars, claims = self.clients - len(self.claims), self.liars, self.claims
-        lower = _order(np.append(low, np.zeros(missing)), self.clients - 1 - liars, 0.0)
-        upper = _order(np.append(high, np.ones(missing)), liars, 1.0)
-        order = sorted(range(len(claims)), key=lambda k: claims[k].mean)
-        middle = set(order[liars : len(order) - liars])
-        shown = tuple(msgspec.structs.replace(claim, kept=k in middle) for k, claim in enumerate(claims))
-        if not middle:
-            return ArmEstimate(self.group, self.arm, None, None, self.pulls, plain, shown)
-        kept = [claim.mean for claim in shown if claim.kept]
-        mean = sum(kept) / len(kept)
-        interval = (lower, upper) if lower <= upper else None  # they contradict each other
-        return ArmEstimate(self.group, self.arm, mean, interval, self.pulls, plain, shown)
+def _samples(claims: list[Claim], clients: int, level: float, liars: int, pooled: bool) -> list[_Sample]:
+    """The samples whose intervals an estimate needs: all rewards together, or those of each client."""
+    if not claims or (not liars and len(claims) < clients):  # a summary is missing, or there are no pulls
+        return []
+    rows = [(claim.pulls, claim.total, claim.squares) for claim in claims]
+    if not liars and (clients == 1 or (pooled and len({claim.pulls for claim in claims}) == 1)):
+        n, s, q = np.sum(rows, axis=0).tolist() if clients > 1 else rows[0]
+        return [(level, n, s, q)]
+    return [(level / clients, *row) for row in rows]
 
 
-def _order(values: Floats, place: int, default: float) -> float:
-    return float(np.sort(values)[place]) if 0 <= place < len(values) else default
+def _estimate(
+    group: int, arm: int, claims: list[Claim], clients: int, liars: int, ends: list[tuple[float, float]]
+) -> ArmEstimate:
+    pulls = sum(claim.pulls for claim in claims)
+    if not pulls:
+        return ArmEstimate(group, arm, None, None, 0)
+    plain = sum(claim.total for claim in claims) / pulls
+    if liars:
+        return _trimmed(group, arm, claims, clients, liars, plain, ends)
+    if not ends:
+        return ArmEstimate(group, arm, None, None, pulls, None, tuple(claims))
+    if len(ends) == 1:
+        return ArmEstimate(group, arm, plain, ends[0], pulls, plain, tuple(claims))
+    low, high = (float(np.mean(side)) for side in zip(*ends, strict=True))
+    mean = sum(claim.mean for claim in claims) / clients
+    return ArmEstimate(group, arm, mean, (low, high), pulls, plain, tuple(claims))
 
 
-def _ends(samples: Floats) -> tuple[Floats, Floats]:
-    """The intervals of samples with these counts, sums, squares and levels."""
-    n, s, q, level = samples.T
-    return betting.intervals(n, s, np.minimum(q, s), np.zeros(len(n)), np.ones(len(n)), level)
+def _trimmed(
+    group: int,
+    arm: int,
+    claims: list[Claim],
+    clients: int,
+    liars: int,
+    plain: float,
+    ends: list[tuple[float, float]],
+) -> ArmEstimate:
+    """The estimate where some of the claims may be lies: without the `liars` largest and smallest means."""
+    silent = clients - len(claims)
+    lower = _order([low for low, _ in ends] + [0.0] * silent, clients - 1 - liars, 0.0)
+    upper = _order([high for _, high in ends] + [1.0] * silent, liars, 1.0)
+    order = sorted(range(len(claims)), key=lambda k: claims[k].mean)
+    middle = set(order[liars : len(order) - liars])
+    shown = tuple(msgspec.structs.replace(claim, kept=k in middle) for k, claim in enumerate(claims))
+    if not middle:
+        return ArmEstimate(group, arm, None, None, sum(c.pulls for c in claims), plain, shown)
+    kept = [claim.mean for claim in shown if claim.kept]
+    mean = sum(kept) / len(kept)
+    interval = (lower, upper) if lower <= upper else None  # they contradict each other
+    return ArmEstimate(group, arm, mean, interval, sum(c.pulls for c in claims), plain, shown)
+
+
+def _order(values: list[float], place: int, default: float) -> float:
+    return sorted(values)[place] if 0 <= place < len(values) else default
+
+
+def _ends(samples: set[_Sample]) -> dict[_Sample, tuple[float, float]]:
+    """The interval of each sample."""
+    found = {}
+    for level in {level for level, _, _, _ in samples}:
+        own = [sample for sample in samples if sample[0] == level]
+        _, n, s, q = np.array(own, dtype=np.float64).T
+        low, high = betting.intervals(n, s, np.minimum(q, s), np.zeros(len(n)), np.ones(len(n)), level)
+        found |= dict(zip(own, zip(low.tolist(), high.tolist(), strict=True), strict=True))
+    return found
 
 
 def weighted(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from bestarm.records.card import AnswerCard, Interval, LeadFacts, OptionFacts, Outlook
+from bestarm.records.card import AnswerCard, CardCosts, Interval, LeadFacts, OptionFacts, Outlook
 from bestarm.util.text import counted
 
 DIGITS = 2  # significant digits of an interval's width
@@ -107,9 +107,9 @@ def lift_said(lead: LeadFacts) -> str:
     return f"{_number(value, places)} % of its mean ({low} to {high} %)"
 
 
-def costs_said(card: AnswerCard) -> str:
+def costs_said(costs: CardCosts) -> str:
     """What the run cost, in one line."""
-    costs, parts = card.costs, []
+    parts = []
     if costs.pulls is not None:
         parts.append(counted(costs.pulls, "pull"))
     if costs.rounds is not None:
@@ -121,10 +121,9 @@ def costs_said(card: AnswerCard) -> str:
     return ", ".join(parts)
 
 
-def labels(card: AnswerCard) -> str:
-    """Name, date, method, δ and seed of the run."""
-    seed = [] if card.seed is None else [f"seed {card.seed}"]
-    parts = [card.name, card.date, f"method {card.method}", f"δ = {card.delta:g}", *seed]
+def labels(name: str, date: str, method: str, delta: float, seed: int | None) -> str:
+    """Name, date, method, δ and seed of a run."""
+    parts = [name, date, f"method {method}", f"δ = {delta:g}", "" if seed is None else f"seed {seed}"]
     return " · ".join(part for part in parts if part)
 
 

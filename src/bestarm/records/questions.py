@@ -285,6 +285,20 @@ def _control_promise(found: Situation) -> Iterator[str]:
         yield NO_MARGIN
 
 
+def intent(problem: Mapping[str, Any], delta: float) -> str:
+    """What a run will promise once it has its answer, in one sentence."""
+    question = question_of(problem)
+    if question.kind == "control":
+        return f"All answers will be right, except with probability at most {delta:g}."
+    if question.kind == "each" and question.simultaneous:
+        return f"The answers of the sites will all be right, except with probability at most {delta:g}."
+    if question.kind == "each":
+        return f"The answer of each site will be wrong with probability at most {delta:g}."
+    where = " overall" if question.kind == "overall" else ""
+    share = delta / 2 if question.also else delta
+    return f"The option that it names as the best{where} will be wrong with probability at most {share:g}."
+
+
 NO_MARGIN = (
     'With margin = 0, "within the margin" is never an answer: an option as good as the control stays open.'
 )

@@ -59,9 +59,10 @@ class Ranking:
             liars=liars,
             pooled=self.method.pools,
         )
-        if self.broken:
-            return [msgspec.structs.replace(row, interval=None) for row in found], None
-        return found, alpha
+        local = self.method.peers and self.options.byzantine  # f liars around each peer, not in each group
+        if self.broken or local:
+            found = [msgspec.structs.replace(row, interval=None) for row in found]
+        return found, None if self.broken else alpha
 
     def ranked(self, arms: list[ArmEstimate]) -> tuple[OptionFacts, ...]:
         """All options, the best mean first."""
@@ -108,13 +109,13 @@ class Ranking:
                 yield msgspec.structs.replace(found, over=found.over.removeprefix(f"{answer.site}/"))
 
     def _by_arm(self, arms: list[ArmEstimate]) -> Iterator[OptionFacts]:
-        verdict = self.verdict
+        stated = {row.name: row for row in self._stated() if row.interval}
         for row in arms:
             name = self.layout.arm(row.group, row.arm)
             ends = row.interval and self.scale.user_interval(*row.interval)
             mean = None if row.mean is None else self.scale.user(row.mean)
-            if name == verdict.arm and verdict.interval and not self.broken:  # an option has one interval
-                mean, ends = verdict.mean, verdict.interval
+            if name in stated:  # an option has one interval
+                mean, ends = stated[name].mean, stated[name].interval
             yield OptionFacts(
                 name=name, mean=mean, interval=ends, pulls=row.pulls, best=name == self.verdict.arm
             )

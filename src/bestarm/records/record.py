@@ -40,7 +40,7 @@ class Bits(msgspec.Struct, frozen=True, omit_defaults=True):
     """Payload bits as encoded. A broadcast counts once; between peers each edge counts, as `up`.
 
     `after` counts messages that describe the answer after it is known: the mean of the winner, and the
-    clients' summaries. Neither `up` nor studies include it.
+    clients' summaries. Neither `up` nor studies include it. Between peers, each summary takes every edge.
     """
 
     up: int
@@ -73,7 +73,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     arms. They change nothing in the verdict. It is null if they stay at the sites; those in
     `refused_summaries` do not count.
 
-    `name` and `date` are labels for readers: the scenario's file, and the day.
+    `name` and `date` are labels for readers: the scenario's file, and the day of the run; of a deployed run,
+    the day on which it was set up.
 
     `simulation` comes first, if rewards were drawn from a file with replacement: how many draws were made,
     and from how many rows.

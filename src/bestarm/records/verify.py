@@ -116,11 +116,13 @@ def _check(record: Record) -> Iterator[str]:
     gone: set[str] = set()  # their state when they were dropped is unknown
     if method.server is None:
         yield from _check_peers(record, layout)
+        yield from _check_peers_summaries(record, SummaryBook(layout, method.coins))
         context: tuple[Any, ...] = (layout, options)
     else:
         server = method.server(layout, options)
         yield from _check_server(record, server, scale)
-        yield from _check_summaries(record, SummaryBook(layout, method.coins), server)
+        book = SummaryBook(layout, method.coins, {fault["client"] for fault in server.faulty} | server.gone)
+        yield from _check_summaries(record, book, record.bits.after - server.bits_after)
         context = (server,)
         gone = server.gone
     local = record.verdict.certificate.get("local")
@@ -226,10 +228,23 @@ def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
             yield f"{key} does not follow from the messages to the server"
 
 
-def _check_summaries(record: Record, book: SummaryBook, server: Any) -> Iterator[str]:
-    """The summaries: each is one that a server accepts, and they fit the clients' part if it is there."""
-    book.refuses = {fault["client"] for fault in server.faulty} | server.gone
-    found, after = record.summaries, record.bits.after - server.bits_after
+def _check_peers_summaries(record: Record, book: SummaryBook) -> Iterator[str]:
+    """The summaries of peers, each of which takes every edge that the record's author knows."""
+    book.refuses = {fault["client"] for fault in record.proven_faulty}
+    book.refuses |= {str(plain.get("accused")) for plain in record.evidence}
+    size = sum(summary.encode()[1] for summary in (record.summaries or {}).values())
+    size += 8 * sum(row.bytes for row in record.refused_summaries)
+    if record.network is not None:
+        edges = sum(u != v for u, v in record.network["edges"])
+    else:  # one peer of a mesh: how many hear it is in its journal only
+        edges = record.bits.after // size if size else 0
+    after = size if edges * size == record.bits.after else -1
+    yield from _check_summaries(record, book, after)
+
+
+def _check_summaries(record: Record, book: SummaryBook, after: int) -> Iterator[str]:
+    """The summaries: each is one that the book accepts, and they fit the clients' part if it is there."""
+    found = record.summaries
     yield from summary_failures(book, found or {}, record.refused_summaries, after)
     if found is not None and record.options.get("summaries") is False:
         yield "there are summaries, although the clients keep them"

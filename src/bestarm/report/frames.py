@@ -194,8 +194,7 @@ def frame_of(facts: Facts, epoch: int, count: int, seen: Mapping[str, float] | N
         link = tag("p", tag("a", "Download record.json", href="record.json", download="record.json"))
     made = page.sections(facts, link)
     if isinstance(facts, RunFacts) and seen is not None and (table := signs(facts, seen)):
-        at = next((k + 1 for k, (key, _, _) in enumerate(made) if key in ("now", "top")), 0)
-        at += made[at][0] == "now"
+        at = next((k + 1 for k, (key, _, _) in enumerate(made) if key == "top"), 0)
         made.insert(at, ("clients", "Last sign of life", table))
     return Frame(epoch, count, f"bestarm: {clean(answer, 80)}", over, tuple(made))
 

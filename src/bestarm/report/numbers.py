@@ -22,6 +22,15 @@ def number(x: float | None, digits: int = 4) -> str:
     return f"{x:,.0f}" if abs(x) >= 10 ** (digits - 1) else f"{x:.{digits}g}"
 
 
+def beside(x: float) -> str:
+    """Format a number that stands beside its mark in a picture.
+
+    >>> [beside(x) for x in (9.775, 3699, 43841, 1234567)]
+    ['9.775', '3,699', '43,841', '1.23M']
+    """
+    return number(x) if abs(x) < 1e6 else short(float(f"{x:.3g}"))
+
+
 def short(x: float) -> str:
     """Format a number for an axis.
 

@@ -105,14 +105,8 @@ class _Known:
             upper=span[1],
             pulls=pulls,
             left="" if exit_ is None else when(exit_),
-            why="" if exit_ is None else self._why(name, exit_),
+            why="" if exit_ is None else why_out(self.facts, exit_),
         )
-
-    def _why(self, name: str, exit_: ExitFacts) -> str:
-        """Why an option left; one that is compared with a control has an answer instead."""
-        said = because(exit_)
-        answered = name in self.rows and self.rows[name].result not in ("ruled out", "still in")
-        return said.replace("the bets against it", "the bets on this answer") if answered else said
 
     def _numbers(self, name: str) -> tuple[Span, int | None, float | None]:
         """The interval, the pulls and the mean of an option, from the source that saw most of it."""
@@ -179,6 +173,15 @@ def when(exit_: ExitFacts) -> str:
     return f"{pulls} pulls" if exit_.round is None else f"round {exit_.round}, {pulls} pulls"
 
 
+def why_out(facts: RunFacts, exit_: ExitFacts) -> str:
+    """Why an option left; one that is compared with a control has an answer instead."""
+    rows = facts.options_by_site.rows if facts.options_by_site else ()
+    result = next((row.result for row in rows if row.name == exit_.name), "still in")
+    said = because(exit_)
+    answered = result not in ("ruled out", "still in")
+    return said.replace("the bets against it", "the bets on this answer") if answered else said
+
+
 def because(exit_: ExitFacts) -> str:
     """Why an option was dropped, with the numbers that decided it."""
     match exit_.why:
@@ -201,4 +204,4 @@ def because(exit_: ExitFacts) -> str:
 
 def _times(log_wealth: float) -> str:
     """A wealth from its logarithm; a very large one has no exact number."""
-    return "more than 1e300" if log_wealth > 690.0 else number(math.exp(log_wealth), 3)
+    return "more than a billion" if log_wealth > 20.8 else number(math.exp(log_wealth), 3)

@@ -81,7 +81,8 @@ def load(path: str | Path, question: Mapping[str, Any] | None = None) -> Scenari
         keys = _parse(path)
         if question:
             keys = {k: v for k, v in keys.items() if "question" not in question or k not in QUESTION_KEYS}
-        return scenario_from_dict({**keys, **(question or {})}, path.parent)
+        found = scenario_from_dict({**keys, **(question or {})}, path.parent)
+        return replace(found, name=path.stem)
     except InputError as error:
         raise error.at(str(path)) from None
 

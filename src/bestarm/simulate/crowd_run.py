@@ -7,9 +7,11 @@ when all outstanding pulls are done or at the moment at which they were asked fo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from bestarm.problem.problem import Problem
 from bestarm.protocol import events
@@ -17,10 +19,12 @@ from bestarm.protocol.crowd import Crowd, Said
 from bestarm.protocol.machine import ServerMachine
 from bestarm.protocol.options import Common, on_unit_scale
 from bestarm.protocol.registry import method_for
+from bestarm.protocol.summaries import Summary
 from bestarm.records.build import conclude
 from bestarm.records.record import Record
-from bestarm.simulate.draw import Source
-from bestarm.simulate.run import Progress, Steps, book_for, tallies_of, unused
+from bestarm.simulate.draw import Drawn
+from bestarm.simulate.run import Progress, Steps, book_for, unused
+from bestarm.stats.sums import Sums
 
 LEAST_CLIENTS = 50  # with fewer, single machines are as fast
 
@@ -29,13 +33,12 @@ LEAST_CLIENTS = 50  # with fewer, single machines are as fast
 class _Member:
     """A client of a crowd, for the record."""
 
-    crowd: Crowd
-    number: int
     name: str
+    part: dict[str, Any]
 
     def local(self) -> dict[str, Any]:
         """The client's part of the certificate."""
-        return self.crowd.local(self.number)
+        return self.part
 
 
 class CrowdRun(Steps):
@@ -47,12 +50,12 @@ class CrowdRun(Steps):
         method: str,
         options: Common,
         seed: int | None,
-        source: Source,
+        source: Drawn,
         crowd: Crowd,
         watch: Callable[[Progress], None] | None = None,
     ) -> None:
         self.problem, self.method, self.options, self.seed = problem, method, options, seed
-        self.watch, self.source, self.crowd = watch, source, crowd
+        self.watch, self.source, self.drawn, self.crowd = watch, source, source, crowd
         layout = problem.layout
         self.unit = on_unit_scale(options, problem.scale)
         room = method_for(method, layout, options)
@@ -63,17 +66,21 @@ class CrowdRun(Steps):
         self.spoken = [False] * len(self.names)
         self.now = self.total = 0
         self.left = unused(problem)
-        self.tallies = tallies_of(layout, room.coins)
         self.coins = room.coins
+        groups = [layout.groups[layout.group_of[name]] for name in self.names]
+        self.rich = np.array([not (room.coins or group.binary) for group in groups])
+        self.arms = [len(group.arms) for group in groups]
+        self.taken = Sums.none((len(self.arms), max(self.arms)))
 
     def record(self) -> Record:
         """The record so far."""
-        members = [_Member(self.crowd, i, name) for i, name in enumerate(self.names)]
+        parts = zip(self.names, self.crowd.local(), strict=True)
+        members = [_Member(name, part) for name, part in parts]
         book = None
         if self.over and self.options.summaries:
             book = book_for(self.problem.layout, self.coins, self.server)
-            for name, tally in zip(self.names, self.tallies, strict=True):
-                book.take(name, tally.summary().encode()[0])
+            for name, summary in zip(self.names, self._summaries(), strict=True):
+                book.take(name, summary)
         return conclude(
             self.problem, self.method, self.options, self.unit, self.seed, self.server, members,
             time=self.now, summaries=book,
@@ -111,17 +118,26 @@ class CrowdRun(Steps):
 
     def _pull(self) -> None:
         """Carry out all outstanding pulls; each client's message leaves when its last pull is done."""
-        ends: dict[int, int] = {}
+        ends = np.full(len(self.names), self.now)
         said: Said = []
-        while self.crowd.pulls:
-            rewards = {}
-            for i, pull in self.crowd.pulls.items():
-                ends[i] = ends.get(i, self.now) + self._lasts(i, pull)
-                pulled = self._draw(i, pull, pull.times)
-                assert pulled is not None
-                assert pulled.times == pull.times, "a crowd asks for what there is"
-                self.tallies[i].add(pull, pulled)
-                rewards[i] = pulled
+        while self.crowd.times.any():
+            asked = self.crowd.times[:, None] * self.crowd.shares
+            ends += asked.sum(axis=1)
+            rewards = self.drawn.draw_all(asked, self.rich)
+            self.total += int(asked.sum())
+            self.taken = self.taken.plus(rewards)
             said += self.crowd.took(rewards)
         assert said, "nobody pulls and nobody speaks"
-        self.mail.extend(sorted(((ends[i], i, payload) for i, payload in said), key=lambda mail: mail[:2]))
+        when = ends.tolist()
+        self.mail.extend(sorted(((when[i], i, payload) for i, payload in said), key=lambda mail: mail[:2]))
+
+    def _summaries(self) -> Iterator[bytes]:
+        """What each client sends after the verdict; many send the same."""
+        encoded: dict[tuple[tuple[float, ...], ...], bytes] = {}
+        count, total, squares, _, _ = (part.tolist() for part in self.taken.parts)
+        for i, arms in enumerate(self.arms):
+            sums = tuple(total[i][:arms])
+            rows = tuple(map(int, count[i][:arms])), sums, tuple(map(min, squares[i][:arms], sums))
+            if rows not in encoded:
+                encoded[rows] = Summary(*rows).encode()[0]
+            yield encoded[rows]

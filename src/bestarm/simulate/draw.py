@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -12,10 +13,13 @@ import numpy as np
 from bestarm.problem.moments import of_values
 from bestarm.problem.pairs import subjects_of
 from bestarm.problem.problem import Problem
+from bestarm.protocol.decisions import Ints, Mask
 from bestarm.protocol.events import Pull, Pulled
-from bestarm.util.seeds import stream
+from bestarm.stats.sums import Sums
+from bestarm.util.seeds import Streams, stream
 
 T = TypeVar("T")
+MANY_ARMS = 50  # with fewer, single seeds are as fast
 Script = Mapping[int, Sequence[tuple[Pull, Pulled]]]  # each client's batches, in order
 
 
@@ -36,6 +40,48 @@ class Drawn:
         self.problem, self.seed = problem, seed
         self.streams: dict[tuple[int, int], np.random.Generator] = {}
         self.made: dict[tuple[int, int], int] = {}
+        self.first = np.cumsum([0, *map(len, problem.rewards)]).tolist()  # the place of each client's arms
+
+    @cached_property
+    def _seeded(self) -> Streams | None:
+        """The streams of all arms, if there are so many that it pays to compute their seeds together."""
+        counts = np.diff(self.first)
+        if self.first[-1] < MANY_ARMS:
+            return None
+        clients = np.repeat(np.arange(len(counts)), counts)
+        return Streams(self.seed, clients, np.arange(self.first[-1]) - np.asarray(self.first)[clients])
+
+    def _stream(self, client: int, arm: int) -> np.random.Generator:
+        """The random stream of an arm of a client."""
+        found = self.streams.get((client, arm))
+        if found is None:
+            many = self._seeded
+            found = stream(self.seed, client, arm) if many is None else many[self.first[client] + arm]
+            self.streams[client, arm] = found
+        return found
+
+    def draw_all(self, asked: Ints, rich: Mask) -> Sums:
+        """Carry out `asked[i, a]` pulls of arm a of each client i, for whom there are as many.
+
+        Squares and extremes are those of the rewards only for the clients in `rich`; else rewards are 0/1.
+        """
+        found, made, rewards = Sums.none(asked.shape), self.made, self.problem.rewards
+        places = np.nonzero(asked)
+        rows: list[list[float]] = []
+        for i, a, n, moments in zip(
+            *(part.tolist() for part in (*places, asked[places], rich[places[0]])), strict=True
+        ):
+            model, rng, start = rewards[i][a], self._stream(i, a), made.get((i, a), 0)
+            if moments:
+                rows.append(model.moments(rng, n, start).tolist())
+            else:
+                total = float(model.sums(rng, n, start))
+                rows.append([total, total, 0.0, 1.0])
+            made[i, a] = start + n
+        found.count[places] = asked[places]
+        for part, column in zip(found.parts[1:], np.array(rows).T, strict=True):
+            part[places] = column
+        return found
 
     def draw(self, client: int, pull: Pull, times: int) -> Pulled | None:
         models = [self.problem.rewards[client][a] for a in pull.arms]
@@ -47,9 +93,7 @@ class Drawn:
             return None
         rows: list[list[float]] = []
         for a, model, start, share in zip(pull.arms, models, made, pull.each, strict=True):
-            if (client, a) not in self.streams:
-                self.streams[client, a] = stream(self.seed, client, a)
-            rng, n = self.streams[client, a], times * share
+            rng, n = self._stream(client, a), times * share
             if pull.moments:
                 rows.append(model.moments(rng, n, start).tolist())
             else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -160,6 +161,7 @@ def identify(
     crowd = None if journal is not None else crowd_of(problem, method, chosen, adversaries or ())
     run: Run | NetworkRun | CrowdRun
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_rare_collections())
         if crowd is not None:
             source = Drawn(as_pulled(problem, method), seed)
             run = CrowdRun(problem, method, chosen, seed, source, crowd, watch)
@@ -175,7 +177,7 @@ def identify(
         except KeyboardInterrupt:
             run.stop("interrupted")
             raise Interrupted(run.record(), journal, bool(getattr(run.source, "before", ()))) from None
-    return run.record()
+        return run.record()
 
 
 def prepare(
@@ -264,6 +266,22 @@ def run_of(
     from bestarm.simulate.network_run import NetworkRun
 
     return NetworkRun(problem, method, options, seed, source, network, watch, adversaries)
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Collect cyclic garbage after 100,000 new objects instead of hundreds.
+
+    With thousands of clients a run makes millions of small objects without cycles, most of which stay in the
+    record, and looking through them again and again takes as long as the run.
+    """
+    before = gc.get_threshold()
+    if gc.isenabled():
+        gc.set_threshold(max(before[0], 100_000), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @contextlib.contextmanager

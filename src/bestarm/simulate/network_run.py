@@ -4,7 +4,8 @@ The driver draws rewards and delivers messages along the edges of a graph; the p
 pull takes one time step. A message takes 50 % to 150 % of `delay` steps. A lost message is sent again after
 three delays, and the messages of one edge stay in order. A peer that crashes is offline for a while and is
 then rebuilt from the log of its events, so it never contradicts its earlier messages. Peers get a tick at
-times that double, and whenever nothing else happens.
+times that double, and whenever nothing else happens. After the last verdict each peer sends a summary, which
+the others relay, so that it takes every edge once.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from bestarm.protocol import events
 from bestarm.protocol.machine import PeerMachine
 from bestarm.protocol.options import Common, on_unit_scale
 from bestarm.protocol.registry import method_for
+from bestarm.protocol.summaries import SummaryBook
 from bestarm.records.build import conclude_peers
 from bestarm.records.record import Record
 from bestarm.simulate.adversary import Adversary, recruit
 from bestarm.simulate.draw import Source
 from bestarm.simulate.lying_client import Attack
 from bestarm.simulate.network import Network
-from bestarm.simulate.run import Progress, Steps, unused
+from bestarm.simulate.run import Progress, Steps, send_summaries, tallies_of, unused
 from bestarm.util.seeds import stream
 
 FIRST_TICK = 1000
@@ -59,13 +61,14 @@ class NetworkRun(Steps):
         for v, names in enumerate(self.hears):
             for name in names:
                 self.heard_by[self.index[name]].append(v)
-        made = peer or method_for(method, layout, options).peer
+        room = method_for(method, layout, options)
+        made = peer or room.peer
         self.make: Callable[[int], PeerMachine] = lambda i: made(
             layout, layout.clients[i], self.unit, self.hears[i]
         )
         self.peers: list[PeerMachine] = [self.make(i) for i in range(len(layout.clients))]
         self.adversaries = [*adversaries, *network.liars(layout, options.byzantine, seed)]
-        recruit(method_for(method, layout, options), problem, self.unit, self.peers, self.adversaries, seed)
+        recruit(room, problem, self.unit, self.peers, self.adversaries, seed)
         self.honest = [i for i, p in enumerate(self.peers) if not isinstance(p, Attack)]
         self.rng = stream(seed, len(self.peers), 2**31)
         self.pulls: list[events.Pull | None] = [None] * len(self.peers)
@@ -81,6 +84,19 @@ class NetworkRun(Steps):
         self.decided = 0.0  # when the last honest peer decided
         self.total = self.bits = self.bytes = self.messages = 0
         self.left = unused(problem)
+        self.coins = room.coins
+        self.tallies = tallies_of(layout, room.coins)
+        self._summaries: SummaryBook | None = None
+
+    @property
+    def summaries(self) -> SummaryBook | None:
+        """What peers sent after the last verdict; None before it, or if they keep it at the site."""
+        ended = all(self.peers[i].verdict is not None and self.pulls[i] is None for i in self.honest)
+        if self._summaries is None and ended and self.options.summaries:
+            faulty = {fault["client"] for i in self.honest for fault in self.peers[i].faulty}
+            book = self._summaries = SummaryBook(self.problem.layout, self.coins, faulty)
+            send_summaries(self.peers, self.tallies, book)
+        return self._summaries
 
     def record(self) -> Record:
         return conclude_peers(self, [a.to_dict(self.problem.layout) for a in self.adversaries])
@@ -215,6 +231,7 @@ class NetworkRun(Steps):
         self.pulls[i] = None
         pulled = self._draw(i, pull, times)
         if pulled is not None:
+            self.tallies[i].add(pull, pulled)
             self._tell(i, pulled)
         if pulled is None or pulled.times < times:
             self._tell(i, events.Stop(events.SPENT))

@@ -121,6 +121,14 @@ def book_for(layout: Layout, coins: bool, server: ServerMachine) -> SummaryBook:
     return SummaryBook(layout, coins, {fault["client"] for fault in server.faulty} | server.gone)
 
 
+def send_summaries(clients: Sequence[ClientMachine], tallies: Sequence[Tally], book: SummaryBook) -> None:
+    """Put into the book what each client sends after the verdict; a liar's summary is its own claim."""
+    for client, tally in zip(clients, tallies, strict=True):
+        own = tally.summary()
+        for data in client.summary(own) if isinstance(client, Attack) else [own.encode()[0]]:
+            book.take(client.name, data)
+
+
 class Run(Steps):
     """One run: machines, a source of rewards, and the messages between them."""
 
@@ -165,11 +173,7 @@ class Run(Steps):
         """What clients sent after the verdict; None before it, or if they keep it at the site."""
         if self._summaries is None and self.over and self.options.summaries:
             book = self._summaries = book_for(self.problem.layout, self.coins, self.server)
-            for client, tally in zip(self.clients, self.tallies, strict=True):
-                own = tally.summary()
-                sent = client.summary(own) if isinstance(client, Attack) else [own.encode()[0]]
-                for data in sent:
-                    book.take(client.name, data)
+            send_summaries(self.clients, self.tallies, book)
         return self._summaries
 
     def record(self) -> Record:

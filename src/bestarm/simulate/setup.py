@@ -34,6 +34,8 @@ class Scenario:
         Makes the problem from parameters that a study can vary, if the file names a family.
     asked : bool
         Whether the file says which question it asks.
+    name : str
+        A label for readers: the file's name without its ending.
     """
 
     problem: Problem
@@ -44,6 +46,7 @@ class Scenario:
     network: Network | None = None
     family: Callable[..., Problem] | None = None
     asked: bool = False
+    name: str = ""
 
     def __repr__(self) -> str:
         named = ", ".join(f"{key}={value!r}" for key, value in self.options.items())

@@ -22,6 +22,7 @@ LEAST_STAKES = 9
 LARGEST_LEAST = 255 / 256  # the bound needs room between the smallest reward and 1
 INTERVAL_STAKES = 20
 BISECTIONS = 60
+MANY_SAMPLES = 500  # whose intervals are computed together
 
 
 def least_log_wealth(
@@ -93,13 +94,28 @@ def _bend(x: Floats, share: Floats) -> Floats:
     return np.asarray(np.where(small, series, (1.0 / (1.0 + big) - share) / big))
 
 
-def stake_count(pulls: int) -> int:
+def stake_count(pulls: int, slope: float = 1.0) -> int:
     """How many stakes a bet uses after this many pulls per arm.
+
+    Random answers of slope κ make all gaps κ times as large, and n of them tell about as much as κ²·n
+    rewards: the smallest stake is then κ times the one after so many rewards, or less.
 
     >>> [stake_count(n) for n in (16, 256, 257, 1000)]
     [9, 9, 10, 11]
+    >>> [stake_count(n, 0.25) for n in (256, 4096, 4097)]
+    [13, 13, 14]
     """
-    return max(LEAST_STAKES, math.ceil(math.log2(pulls)) + 1)
+    rewards = max(round(pulls * slope**2, 6), 1.0)
+    return max(LEAST_STAKES, math.ceil(math.log2(rewards)) + 1) + smaller_stakes(slope)
+
+
+def smaller_stakes(slope: float) -> int:
+    """How many stakes are added below the others, so that the smallest is κ times as large, or less.
+
+    >>> [smaller_stakes(slope) for slope in (1.0, 0.76, 0.5, 0.245)]
+    [0, 1, 2, 5]
+    """
+    return math.ceil(round(-2 * math.log2(slope), 6))
 
 
 def centre_of(champion: ArrayLike, rival: ArrayLike, ratio: ArrayLike) -> Floats:
@@ -218,6 +234,15 @@ def intervals(
     ([0.0, 0.335], [1.0, 0.665])
     """
     n, s, q, low, high = (np.asarray(x, dtype=np.float64) for x in (count, total, squares, least, most))
+    if n.ndim == 1 and n.size > MANY_SAMPLES:  # of thousands of arms, many have the same sums
+        rows = np.stack([n, s, q, low, high, np.broadcast_to(rounded, n.shape)])
+        rows, place = np.unique(rows, axis=1, return_inverse=True)
+        ends = np.empty(rows.shape[1]), np.empty(rows.shape[1])
+        for first in range(0, rows.shape[1], MANY_SAMPLES):  # in parts, so that arrays stay small
+            part = slice(first, first + MANY_SAMPLES)
+            n, s, q, low, high, rounding = rows[:, part]
+            ends[0][part], ends[1][part] = intervals(n, s, q, low, high, alpha, rounded=rounding)
+        return ends[0][place.ravel()], ends[1][place.ravel()]
     lower = _lower_end(n, s, q, low, alpha)
     upper = 1.0 - _lower_end(n, n - s - np.asarray(rounded), n - 2 * s + q, 1.0 - high, alpha)
     return lower, upper

@@ -55,9 +55,9 @@ def estimate(count: ArrayLike, total: ArrayLike) -> Floats:
     return np.asarray((np.asarray(total) + 0.5) / (np.asarray(count) + 1.0))
 
 
-def stake_count(pulls: int) -> int:
+def stake_count(pulls: int, slope: float = 1.0) -> int:
     """How many stakes a bet uses after this many pulls per option, all sites together."""
-    return betting.stake_count(pulls)
+    return betting.stake_count(pulls, slope)
 
 
 def centres_of(means: Sides, pulls: Sides, weights: Sides, margin: ArrayLike = 0.0) -> Sides:

@@ -154,10 +154,9 @@ def _cheaper(
         bench = Bench(scenario_for(scenario, own, [name]), min(first.trials, FEW), first.seed, 1, None)
         if endless(bench, name) or not bench.quick(name, {}):
             continue
-        # A client that needs more pulls than all clients of this run is not cheaper: such runs need not end.
-        found = bench.run(name, {"budget": max(1, int(pulls))}, FIRST)
-        mean = float(np.mean(found["pulls_total"]))
-        if (found["status"] == "identified").mean() >= SURE and mean < least:
+        found = bench.run(name, {}, FIRST)
+        named = found["status"] == "identified"
+        if named.mean() >= SURE and (mean := float(np.mean(found["pulls_total"][named]))) < least:
             best, least = name, mean
     less = 1.0 - least / pulls
     return (best, less) if less >= WORTH else ("", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import threading
 
+import numpy as np
 import pytest
 
 import bestarm as ba
@@ -277,3 +278,43 @@ def test_a_site_that_is_dropped_is_out_of_the_question():
     experiment.drop("eu")
     assert experiment.verdict.arm == "A"
     assert ba.verify(experiment.record()).ok
+
+
+def lived_each(after="winner", journal=None):
+    """Two sites with their own answers, one with a tenth of the subjects, until the faster is done."""
+    rng, now = np.random.default_rng(3), [0.0]
+    experiment = ba.Experiment(
+        ["A", "B"], ["fast", "slow"], "each", binary=True, seed=3, after=after, journal=journal,
+        clock=lambda: now[0],
+    )  # fmt: skip
+    means = {"fast": {"A": 0.2, "B": 0.6}, "slow": {"A": 0.7, "B": 0.3}}
+    while experiment.status.sites[0].answer is None:
+        now[0] += 60.0
+        for site, times in (("fast", 20), ("slow", 2)):
+            for own in experiment.ask_many(site, times):
+                experiment.tell(own.token, float(rng.random() < means[site][own.option]))
+    return experiment
+
+
+def test_each_site_has_its_answer_when_its_own_blocks_are_in_and_gives_it_from_then_on(tmp_path):
+    experiment = lived_each(journal=tmp_path / "each.db")
+    fast, slow = experiment.status.sites
+    assert (experiment.verdict, fast.answer, slow.answer) == (None, "B", None)
+    assert experiment.status.hold_up == ""  # nobody waits for the slow site
+    own = experiment.ask("fast")
+    assert (own.option, experiment.tell(own.token, 0.0)) == ("B", "after")
+    assert experiment.status.sites[0].unplanned == 0
+    experiment.close()
+    again = ba.Experiment.open(tmp_path / "each.db", clock=lambda: 1e6)
+    assert again.status.sites[0].answer == "B"
+    assert again.ask("fast").option == "B"
+    assert again.tell(again.ask("slow").token, 1.0) == "counted"
+    again.close()
+    assert audit(tmp_path / "each.db").failures == ()
+
+
+def test_a_site_of_each_that_has_its_answer_stops_by_itself():
+    experiment = lived_each(after="stop")
+    with pytest.raises(ba.ExperimentOver, match="the answer of fast is known"):
+        experiment.ask("fast")
+    assert experiment.ask("slow").option in "AB"

@@ -145,3 +145,23 @@ def test_names_on_the_page_and_in_the_metrics_are_escaped():
     experiment.ask("s2")
     assert "<b>" not in page_of(experiment.status, [])
     assert 'site="s\\"1"' in metrics_of(experiment.status, [])
+
+
+def test_the_status_has_the_facts_of_a_page_as_numbers():
+    now = 7200.0
+    experiment = ba.Experiment(["A", "B"], ["us", "eu"], seed=1, clock=lambda: now)
+    assert (experiment.status.began, experiment.status.ends) == (None, None)
+    early = experiment.ask_many("us", 10)
+    now += 3600.0
+    for own in (*early, *experiment.ask_many("us", 100)):
+        experiment.tell(own.token, 1.0)
+    experiment.ask_many("eu", 5)
+    status = experiment.status
+    assert (status.began, status.time) == (7200.0, 10_800.0)
+    assert [site.hours for site in status.sites] == [(10, 100), (0, 5)]
+    (wait,) = status.waits
+    assert (wait.site, wait.to_come, wait.rewards) == ("eu", 5, status.waiting)
+    assert wait.seconds == pytest.approx(wait.to_assign * 3600.0 / status.sites[1].per_hour)
+    assert wait.text in status.hold_up
+    experiment.stop()
+    assert experiment.status.ends == now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import http.server
 import json
 import random
 import threading
@@ -17,21 +18,25 @@ import bestarm as ba
 from bestarm.cli.sources import Rewards
 from bestarm.deploy.experiment.callers import Callers
 from bestarm.deploy.experiment.clerk import Request
-from bestarm.deploy.experiment.live_source import LiveSource
+from bestarm.deploy.experiment.live_source import LiveSource, Serving
+from bestarm.deploy.experiment.webhooks import news
 from bestarm.deploy.federation import files
 from bestarm.deploy.federation.verification import verify
 from bestarm.deploy.process import free_port
-from bestarm.problem.layout import Group
+from bestarm.problem.layout import Group, Layout
 from bestarm.problem.scale import Scale
 from bestarm.protocol.events import Pull
+from bestarm.protocol.verdict import Verdict
 from bestarm.records.record import Record
 from helpers import SECONDS, Processes
 
-PAIR = Group("us", ("A", "B"), ("us-1",))
+PAIR = Layout((Group("us", ("A", "B"), ("us-1",)),))
 
 
-def source(folder, made=None, **keys):
-    return LiveSource(folder, PAIR, Scale(), made or {}, host="127.0.0.1", port=0, **keys)
+def source(folder, made=None, scale=None, ready=lambda url, token: None, **keys):
+    return LiveSource(
+        folder, PAIR, PAIR.groups[0], scale or Scale(), made or {}, Serving("127.0.0.1", 0, **keys), ready
+    )
 
 
 def asked(live, times=1):
@@ -93,7 +98,7 @@ def test_a_missing_reward_is_filled_in_and_other_settings_are_refused(tmp_path):
     with pytest.raises(ba.InputError, match="other settings: deadline"):
         source(tmp_path, deadline=5.0, missing=0.0)
     with pytest.raises(ba.InputError, match="privacy"):
-        LiveSource(tmp_path / "p", PAIR, Scale(privacy=1.0), {}, host="127.0.0.1", port=0)
+        source(tmp_path / "p", scale=Scale(privacy=1.0))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +106,7 @@ def test_a_missing_reward_is_filled_in_and_other_settings_are_refused(tmp_path):
     [
         ({"serve": "8080"}, "HOST:PORT"),
         ({"serve": "localhost:8080", "http": "http://x/{arm}"}, "more than one source"),
-        ({"http": "http://x/{arm}", "missing": 0.0}, "belong to --serve"),
+        ({"http": "http://x/{arm}", "missing": 0.0}, "--missing belongs to --serve"),
     ],
 )
 def test_wrong_flags_are_refused(keys, what):
@@ -112,8 +117,9 @@ def test_wrong_flags_are_refused(keys, what):
 class Crowd(threading.Thread):
     """Subjects of one site, until the end: each gets an option, and its reward is told some time later."""
 
-    def __init__(self, port, token, site, means):
+    def __init__(self, port, token, site, means, times=20, pause=0.0, lag=0):
         super().__init__(daemon=True)
+        self.times, self.pause, self.lag = times, pause, lag  # the reward is told after `lag` further ones
         self.url, self.token, self.site, self.means = f"http://127.0.0.1:{port}", token, site, means
         self.rng, self.end, self.late = random.Random(site), threading.Event(), collections.deque()
 
@@ -126,12 +132,14 @@ class Crowd(threading.Thread):
     def run(self):
         while not self.end.is_set():
             try:
-                for own in self.call("/assign", {"site": self.site, "times": 20})["assignments"]:
+                for own in self.call("/assign", {"site": self.site, "times": self.times})["assignments"]:
                     reward = float(self.rng.random() < self.means[own["option"]])
                     self.late.append({"token": own["token"], "reward": reward})
-                self.call("/reward", {"rewards": list(self.late)[:40]})
-                for _ in range(min(len(self.late), 40)):
+                known = list(self.late)[: max(0, min(40, len(self.late) - self.lag))]
+                self.call("/reward", {"rewards": known})
+                for _ in known:
                     self.late.popleft()
+                time.sleep(self.pause)
             except (OSError, urllib.error.URLError):  # it is not open yet, or was killed
                 time.sleep(0.1)
 
@@ -167,3 +175,93 @@ def test_a_federation_of_served_clients_finds_the_best_option_although_one_is_ki
     assert record.verdict.arm == "B"
     found = verify(tmp_path / "f")
     assert found.ok, found.failures
+
+
+@pytest.mark.slow
+def test_served_clients_tell_their_pace_go_ahead_and_give_the_winner_after_the_verdict(tmp_path):
+    """One site has a twentieth of the subjects: blocks are planned by pace, and the fast one goes ahead."""
+    means = {"us": {"A": 0.4, "B": 0.6}, "eu": {"A": 0.4, "B": 0.6}}
+    options = {"delta": 0.05, "allocation": "pace", "open_blocks": 16}
+    case = ba.Scenario(ba.Problem.from_rewards(means).asking("overall"), "bet", None, options)
+    federation = Processes(tmp_path / "f", case)
+    names, ports = dict(zip(means, federation.names, strict=True)), {site: free_port() for site in means}
+    crowds, told = [], []
+
+    class Receiver(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as hook:
+        threading.Thread(target=hook.serve_forever, daemon=True).start()
+        try:
+            federation.start("server")
+            for site, name in names.items():
+                token = Callers(tmp_path / "f" / "clients" / name / "callers.json").add("test")
+                flags = ["--serve", f"127.0.0.1:{ports[site]}"]
+                if site == "us":
+                    flags += ["--webhook", f"http://127.0.0.1:{hook.server_port}/", "--after", "winner"]
+                federation.start(name, *flags)
+                keys = {"times": 20, "lag": 1000} if site == "us" else {"times": 1}
+                crowds.append(Crowd(ports[site], token, site, means[site], pause=0.05, **keys))
+                crowds[-1].start()
+            federation.running["server"].wait(SECONDS)
+            until = time.monotonic() + SECONDS
+            while not told and time.monotonic() < until:
+                time.sleep(0.05)
+            assert {crowds[0].call("/assign", {})["option"] for _ in range(20)} == {"B"}
+        finally:
+            for crowd in crowds:
+                crowd.end.set()
+            federation.end()
+            hook.shutdown()
+    record = Record.load(tmp_path / "f" / files.RECORD)
+    assert (record.verdict.arm, told[-1]["event"], told[-1]["answer"]) == ("B", "verdict", "B")
+    kinds = collections.Counter(row[0] for row in record.verdict.certificate["server"]["events"])
+    assert kinds["pace"] >= 1
+    assert kinds["ahead"] >= 1
+    assert verify(tmp_path / "f").ok
+
+
+def test_a_served_client_raises_the_alarms_of_an_experiment_at_its_share_of_the_rate(tmp_path):
+    async def main():
+        live = source(tmp_path, deadline=1e6, missing=0.0)
+        live.plan({}, (Pull((0, 1), 1024),))
+        given = asked(live, 2048)
+        told(live, given, lambda own: float(int(own.token.split("-")[0]) > 300))
+        assert {alarm.kind for alarm in live.site.alarms} >= {"drift"}
+        assert any("us/A: rewards drift" in text for text in live.remarks())
+        await live.close()
+
+    asyncio.run(main())
+    both = Layout((*PAIR.groups, Group("eu", ("A", "B"), ("eu-1",))))
+    half = LiveSource(tmp_path / "half", both, both.groups[1], Scale(), {}, Serving("127.0.0.1", 0))
+    alone = source(tmp_path / "alone")
+    assert half.site.watch.level == alone.site.watch.level / 2
+
+
+def test_the_site_stands_still_in_the_eyes_of_its_webhook(tmp_path):
+    async def main():
+        live = source(tmp_path)
+        live.plan({}, (Pull((0, 1), 4),))
+        asked(live, 2)
+        live.site.clock = lambda: time.time() + 7200.0
+        (notice,) = news(live.site, 3600.0)
+        assert (notice.event, notice.site) == ("stalled", "us")
+        standing = live.site.standing()
+        assert (standing.to_assign, standing.to_come, standing.ahead) == (6, 2, False)
+        asked(live, 6)
+        assert live.site.standing().ahead
+        live.site.end(Verdict(status="identified", arm="B"), 1)
+        assert {own.option for own in asked(live, 9)} == {"B"}
+        assert [note.event for note in news(live.site, 3600.0)] == ["verdict"]
+        await live.close()
+        again = source(tmp_path)
+        assert {own.option for own in asked(again, 9)} == {"B"}
+        await again.close()
+
+    asyncio.run(main())

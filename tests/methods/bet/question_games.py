@@ -85,12 +85,12 @@ def play(case: Case, trials: int, seed: int, blocks: int = BLOCKS, rule: Rule | 
     pulls, stands, step = np.tile(course.first(), (trials, 1, 1)), list[Stand](), course.n1
     for k in range(blocks + 1):
         pulls = np.where(ledger.over[:, None, None], 0, pulls * case.more)
-        fresh, unit = told(case.draw(rng, k, pulls), precision(ledger.n, sites), binary)
+        fresh, unit = told(case.draw(rng, k, pulls), precision(ledger.n[0], sites), binary)
         block = Block(pulls, fresh, unit, course.coins)
         if rule is not None and stands:
             block = rule(rng, block, stands[0])
         ledger.close(block, stands, step)
-        step, stands = course.blocks.step(ledger.n), ledger.stands()
+        step, stands = course.blocks.step(ledger.n[0]), ledger.stands()
         pulls = course.pulls(stands, step, course.steps(step))
     (race,) = ledger.races
     return ~race.inside

@@ -7,9 +7,12 @@ import pytest
 from test_questions import Game, regions
 
 import bestarm as ba
+from bestarm.methods.bet.options import Bet
 from bestarm.methods.bet.sites.decisions import values
 from bestarm.protocol.events import Ahead
 from bestarm.protocol.machine import ForesightedClient
+from bestarm.protocol.registry import method_for
+from bestarm.protocol.trace import Certificate
 
 EVEN = (1, 1, 1)
 
@@ -108,3 +111,99 @@ def test_elsewhere_planning_by_pace_is_planning_by_weights():
     both = [ba.identify(problem, seed=3, allocation=allocation) for allocation in ("pace", "weights")]
     assert both[0].pulls == both[1].pulls
     assert both[0].verdict.arm == both[1].verdict.arm
+
+
+def test_with_several_open_blocks_each_site_closes_its_own_at_its_own_pace():
+    game = Game(regions("each"), delta=1e-9, open_blocks=4)
+    for _ in range(5):
+        game.turn("US-1")
+    server = game.server
+    assert [track.closed for track in server.tracks] == [5, 0, 0]
+    assert server.rounds == 5
+    assert server.missing_clients() == list(game.clients)
+    assert [server.together(name) for name in game.clients] == [[name] for name in game.clients]
+    assert (game.clients["US-1"].pulls > 100, game.clients["EU-1"].pulls) == (True, 0)
+
+
+@pytest.mark.parametrize("order", [("US-1", "EU-1", "ASIA-1"), ("ASIA-1", "US-1", "EU-1")])
+def test_the_pace_of_other_sites_changes_nothing_for_a_site_of_each(order):
+    """One site after the other gives the same wealths and answers as all in step."""
+    step = Game(regions("each"), delta=0.1, open_blocks=1)
+    verdict = step.go()
+    alone = Game(regions("each"), delta=0.1, open_blocks=2)
+    for name in order:
+        while alone.server.answer_at(name) is None:
+            alone.turn(name)
+    assert alone.server.verdict is not None
+    assert alone.server.verdict.summary == verdict.summary
+    for own, other in zip(alone.server.ledger.races, step.server.ledger.races, strict=True):
+        assert np.array_equal(own.log_wealth, other.log_wealth)
+
+
+def test_a_site_that_ends_early_leaves_the_others_of_each_alone():
+    groups = {"US": {"A": 0.5, "B": 0.5}, "EU": {"A": 0.1, "B": 0.9}}
+    game = Game(regions("each", groups=groups), delta=0.1, open_blocks=2, budget=200)
+    for _ in range(50):
+        game.turn("US-1")
+    assert game.server.verdict is None
+    while game.server.verdict is None:
+        for name in game.clients:
+            game.turn(name)
+    answers = {answer.site: answer.answer for answer in game.server.verdict.answers}
+    assert answers == {"US": "open", "EU": "best"}
+
+
+SHOPS = {"US": {"A": 0.3, "B": 0.5}, "EU": {"C": 0.7, "D": 0.4}}
+
+
+def test_anywhere_with_several_open_blocks_names_the_best_arm_and_its_record_verifies():
+    problem = ba.Problem.from_rewards(SHOPS)
+    record = ba.identify(problem, seed=2, open_blocks=4)
+    assert (record.verdict.arm, record.verdict.answers) == ("EU/C", ())
+    assert record.verdict.interval[0] < record.verdict.mean < record.verdict.interval[1]
+    assert ba.verify(record).ok
+    record.verdict.certificate["server"]["exits"][0]["option"] += 1
+    assert not ba.verify(record.sealed()).ok
+
+
+def test_anywhere_with_several_open_blocks_names_the_options_that_are_left():
+    record = ba.identify(ba.Problem.from_rewards(SHOPS), seed=2, open_blocks=4, max_rounds=2)
+    assert record.verdict.reason == "rounds"
+    assert set(record.verdict.candidates) <= {"US/A", "US/B", "EU/C", "EU/D"}
+    assert "EU/C" in record.verdict.candidates
+
+
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        ({"epsilon": 0.1, "open_blocks": 2}, "belongs to one champion"),
+        ({"byzantine": 1, "open_blocks": 2}, "byzantine"),
+        ({"silence": "fill", "open_blocks": 2}, "silence"),
+        ({"margin": 0.1, "open_blocks": 2}, "margin"),
+        ({"allocation": "pace"}, "open_blocks = 1"),
+    ],
+)
+def test_what_several_open_blocks_do_not_allow_anywhere_is_refused(keys, what):
+    with pytest.raises(ba.InputError, match=what):
+        ba.identify(ba.Problem.from_rewards(SHOPS), **keys)
+
+
+def test_the_report_of_anywhere_with_several_open_blocks_says_which_arm_lost_to_which(tmp_path):
+    problem = ba.Problem.from_rewards(SHOPS)
+    record = ba.identify(problem, seed=2, open_blocks=4)
+    layout, options = problem.layout, Bet(open_blocks=4)
+    trace = method_for("bet", layout, options).trace(
+        Certificate(
+            options,
+            layout.arm_counts,
+            tuple(group.clients for group in layout.groups),
+            record.verdict.certificate["server"],
+            record.verdict.certificate["local"],
+        )
+    )
+    left = {layout.arm(exit.group, exit.arm): layout.arm(*exit.rival) for exit in trace.exits()}
+    assert left == {"US/A": "EU/C", "US/B": "EU/C", "EU/D": "EU/C"}
+    assert {(line.group, line.arm) for line in trace.lines()} <= {(0, 0), (0, 1), (1, 0)}
+    assert trace.dropped("EU-1") == {1}
+    assert {bet.champion for bet in trace.wealths().bets} <= {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert "EU/C" in record.report(tmp_path / "report.html", quick=True).read_text()

@@ -10,9 +10,11 @@ from test_questions import Game
 
 import bestarm as ba
 from bestarm.methods.bet.options import Bet
+from bestarm.methods.bet.sites.attacks import constant
 from bestarm.methods.bet.sites.course import Course
 from bestarm.methods.bet.sites.decisions import Block
 from bestarm.methods.bet.sites.ledger import Ledger
+from bestarm.methods.bet.sites.messages import Part, encode
 from bestarm.problem.question import certain_lead
 from bestarm.protocol.events import PatienceOver, Received
 from bestarm.protocol.registry import method_for
@@ -48,7 +50,7 @@ def losses(means, lies, trials, *, byzantine, rounds=9, seed=1):
         for site, told in lies.items():
             ones[:, site] = np.rint(pulls[:, site] * np.array(told))
         ledger.close(Block(pulls, coins(pulls, ones), np.zeros(pulls.shape), True), stands, step)
-        step = course.blocks.step(ledger.n)
+        step = course.blocks.step(ledger.n[0])
         stands = ledger.stands()
         for race, stand in zip(ledger.races, stands, strict=True):
             stand.inside &= ~race.over[:, None]
@@ -166,3 +168,34 @@ def test_the_lead_that_liars_make_necessary_is_stated():
     found = ba.plan(problem, question="overall", byzantine=1, delta=0.1, trials=10, seed=1, workers=1,
                     max_rounds=6, methods=["bet"])  # fmt: skip
     assert any("0.2" in text and "lead of the best option" in text for text in found.advice)
+
+
+@pytest.mark.parametrize("opened", [1, 2, 3])
+def test_a_part_that_is_held_back_does_not_move_the_bets_of_blocks_that_others_have_played(opened):
+    """With several open blocks a liar can see honest parts of one before it sends its part of an earlier one.
+
+    The largest stake depends on the centres of all sites, so its bets must not.
+    """
+    found = []
+    for lie in (0.0, 1.0):
+        game = Game(
+            ba.Problem.from_rewards(sites(5)).asking("overall"), delta=0.1, byzantine=1, open_blocks=opened
+        )
+        for name in game.clients:
+            game.turn(name)
+        liar, *honest = game.clients
+        for _ in range(opened):  # they play all blocks that are announced
+            for name in honest:
+                game.turn(name)
+        assert len(game.server.open) == opened
+        game.hear(liar)
+        game.play(liar)
+        machine = game.clients[liar]
+        for part in machine.sent[1:]:
+            reports = tuple(constant(report, lie) for report in part.reports)
+            game._server(game.server.handle(Received(liar, encode(Part(reports), machine.own_wire)[0])))
+        assert len(game.server.closed) == 1 + opened
+        (race,) = game.server.ledger.races
+        found.append(race.logs[0, :, 1:])  # of the honest sites
+    assert (found[0] == found[1]).all()
+    assert found[0].any()

@@ -216,7 +216,7 @@ def test_a_dropped_site_changes_the_target_and_the_stored_parts_decide():
     # The wealths are those of a ledger that has never heard of US.
     course = Course(game.problem.layout, game.options)
     again = Ledger(course, np.array([False, True, True]))
-    for block, stands, step in game.server.closed:
+    for block, stands, step, *_ in game.server.closed:
         again.close(block, stands, step)
     assert np.array_equal(again.races[0].log_wealth, game.server.ledger.races[0].log_wealth)
 

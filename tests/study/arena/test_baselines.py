@@ -56,7 +56,11 @@ def test_a_kernel_makes_the_pulls_of_a_plain_transcription_on_the_same_rewards(n
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=SLOW) if n in ("track-and-stop", "top-two") else n for n in PROVED]
+    "name",
+    [
+        pytest.param(n, marks=SLOW) if n in ("track-and-stop", "top-two", "kl-lucb", "lucb") else n
+        for n in PROVED
+    ],
 )
 def test_a_baseline_with_a_proof_is_wrong_no_more_often_than_delta(name):
     """H0: an error has probability at most 0.3; false alarm below 1e-6; 0.45 is found with 99 % power."""

@@ -16,6 +16,7 @@ from rich.table import Table
 from bestarm.cli.render.card import MOST_ROWS
 from bestarm.cli.render.numbers import listed
 from bestarm.cli.terminal import err, safe
+from bestarm.deploy.waits import said
 from bestarm.util.text import counted
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def _waiting(status: Status) -> str:
         return "the run is over; telling the clients"
     limited = status.left is not None and status.left < math.inf
     left = f" (for {status.left:.0f} s)" if limited and err.is_terminal else ""
-    return f"round {desk.machine.round}: waiting for {listed(desk.waiting_for(), 8)}{left}"
+    holds = said(desk.paces.waits(desk.machine))
+    text = f"round {desk.machine.round}: waiting for {listed(desk.waiting_for(), 8)}{left}"
+    return f"{text}; {holds}" if holds else text
 
 
 def status_table(status: Status) -> Group:

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.deploy.experiment.engine import Engine, State
+from bestarm.deploy.experiment.assignments import Assignments, State
 from bestarm.evidence.alarms import FALSE_ALARMS, Alarm, Check, dependence, drift
 
 FIRST_LOOK = 256  # rewards of a cell
@@ -50,10 +50,23 @@ class Looked(msgspec.Struct, frozen=True):
         return Alarm(self.check.kind, self.check.cell, self.check.pvalue, self.level)
 
 
-class Watch:
-    """The looks at an experiment so far. Each is made once."""
+def words(alarm: Alarm) -> str:
+    """An alarm in a sentence."""
+    return f"{alarm.cell}: {TEXT[alarm.kind]} (p = {alarm.pvalue:.2g})"
 
-    def __init__(self, engine: Engine) -> None:
+
+class Watch:
+    """The looks at an experiment, or at one site of a federation, so far. Each is made once.
+
+    Parameters
+    ----------
+    engine : Assignments
+        Whose rewards are looked at.
+    share : float
+        The share of ``FALSE_ALARMS`` that belongs to these looks: 1/M for one of M sites.
+    """
+
+    def __init__(self, engine: Assignments, share: float = 1.0) -> None:
         self.engine = engine
         groups = engine.problem.layout.groups
         self.cells = [(i, a) for i, group in enumerate(groups) for a in range(len(group.arms))]
@@ -63,7 +76,7 @@ class Watch:
         tests = len(KINDS) * len(self.cells)
         if engine.settings.deadline is not None:
             tests += len(self.pairs)
-        self.level = FALSE_ALARMS / tests
+        self.level = share * FALSE_ALARMS / tests
         self.looks: dict[tuple[object, ...], Looked] = {}
         self._made: dict[tuple[int, ...], int] = {}  # looks at each cell or pair
 

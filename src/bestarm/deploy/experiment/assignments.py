@@ -50,6 +50,7 @@ class Tally:
     recent: int = 0  # assignments, those before the last announcements counted less
     last: float = math.nan  # the time of the last assignment
     minutes: dict[int, int] = field(default_factory=dict)  # assignments in each of the last minutes
+    hours: dict[int, int] = field(default_factory=dict)  # assignments in each hour
 
     def arrive(self, time: float) -> None:
         """Note an assignment."""
@@ -57,9 +58,10 @@ class Tally:
         self.recent += 1
         self.last = time
         minute = int(time // 60)
-        if minute not in self.minutes:
+        if minute not in self.minutes and len(self.minutes) > 2 * MINUTES:
             self.minutes = {k: n for k, n in self.minutes.items() if k > minute - MINUTES}
         self.minutes[minute] = self.minutes.get(minute, 0) + 1
+        self.hours[minute // 60] = self.hours.get(minute // 60, 0) + 1
 
     def pace(self, now: float, began: float) -> float:
         """Assignments per hour, in the last hour."""
@@ -88,9 +90,13 @@ class Assignments(ABC):
     def over(self) -> bool:
         """Whether nothing counts any more."""
 
+    def ended(self, site: int) -> bool:
+        """Whether nothing counts any more at this site."""
+        return self.over
+
     @abstractmethod
     def winner(self, site: int) -> int:
-        """The option that a site's subjects get when it is over."""
+        """The option that a site's subjects get when it has ended."""
 
     @abstractmethod
     def _hurry(self, i: int) -> None:
@@ -114,7 +120,7 @@ class Assignments(ABC):
             if self.time[number] + deadline > self.now:
                 break
             self.expired += 1
-            if self.state[number] == State.OPEN:
+            if self.state[number] == State.OPEN and not self.ended(self.site[number]):
                 self.state[number] = State.FILLED
                 self.tallies[self.site[number]].filled += 1
                 self._add(number, missing)
@@ -125,7 +131,7 @@ class Assignments(ABC):
         if deadline is None or self.over:
             return False
         while number < len(self.time) and self.time[number] + deadline <= time:
-            if self.state[number] == State.OPEN:
+            if self.state[number] == State.OPEN and not self.ended(self.site[number]):
                 return True
             number += 1
         return False
@@ -137,7 +143,7 @@ class Assignments(ABC):
             self.began = self.now
         number, tally, batch = len(self.time), self.tallies[site], None
         tally.arrive(self.now)
-        if self.over:
+        if self.ended(site):
             arm, state = self.winner(site), State.AFTER
             tally.after += 1
         else:
@@ -167,7 +173,7 @@ class Assignments(ABC):
         tally, state = self.tallies[self.site[number]], self.state[number]
         self.reward[number] = reward
         tally.told += 1
-        if state == State.OPEN and not self.over:
+        if state == State.OPEN and not self.ended(self.site[number]):
             self.state[number] = State.COUNTED
             tally.counted += 1
             self._add(number, reward)

@@ -21,11 +21,20 @@ class Callers:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._names: dict[str, str] = {}  # hash -> name
+        self._version: tuple[int, int] | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the file again if another process has changed it."""
         try:
-            data = path.read_bytes() if path.exists() else b"{}"
-            self._names: dict[str, str] = msgspec.json.decode(data, type=dict[str, str])  # hash -> name
+            facts = self.path.stat() if self.path.exists() else None
+            version = None if facts is None else (facts.st_mtime_ns, facts.st_ino)
+            if version != self._version:
+                self._names = msgspec.json.decode(self.path.read_bytes(), type=dict[str, str])
+                self._version = version
         except (OSError, msgspec.MsgspecError) as error:
-            raise InputError(f"the callers can't be read: {error}", where=str(path)) from None
+            raise InputError(f"the callers can't be read: {error}", where=str(self.path)) from None
 
     @property
     def names(self) -> list[str]:

@@ -124,8 +124,9 @@ class Clerk:
             raise InputError(f"key {shorten(key)}", expected=f"at most {MOST_KEY} characters")
         if key in self._keys:
             return None
-        if self._engine.over and self.settings.after == "stop":
-            raise ExperimentOver("the experiment is over", expected="no more questions")
+        if self._engine.ended(site) and self.settings.after == "stop":
+            what = "the experiment is over" if self._engine.over else f"the answer of {request.site} is known"
+            raise ExperimentOver(what, expected="no more questions")
         return ledger.Ask(now, site, times, key)
 
     def _tell_entry(self, request: Request, now: float, told: dict[int, float]) -> ledger.Tell:

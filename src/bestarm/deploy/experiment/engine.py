@@ -14,9 +14,10 @@ from collections import deque
 from typing import Any
 
 from bestarm.deploy.experiment.assignments import Assignments, Given, Outcome, State, Tally
+from bestarm.deploy.experiment.routing import winner_at
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.protocol import events
-from bestarm.protocol.machine import ClientMachine, ForesightedClient, ServerMachine
+from bestarm.protocol.machine import ClientMachine, ForesightedClient, ServerMachine, SiteServer
 from bestarm.protocol.options import on_unit_scale
 from bestarm.protocol.registry import method_for
 from bestarm.protocol.rounds import SERVER
@@ -39,8 +40,12 @@ class Engine(Assignments):
         assert room.server is not None
         self.server: ServerMachine = room.server(layout, self.unit)
         self.clients: list[ClientMachine] = [room.client(layout, name, self.unit) for name in layout.clients]
+        # Checks against a protocol are slow, and these never change.
+        self._own_answers = self.server if isinstance(self.server, SiteServer) else None
+        self._foresighted = [c if isinstance(c, ForesightedClient) else None for c in self.clients]
         self.pulls: list[events.Pull | None] = [None] * len(self.clients)
         self.mail: deque[tuple[int | None, int, bytes]] = deque()  # (receiver; None: server, sender, data)
+        self.settled: dict[int, int] = {}  # by site: its own answer, where each has one
         self.held: list[deque[bytes]] = [deque() for _ in self.clients]  # until the outstanding pull is done
         self._act(None, self.server.handle(events.Start()))
         for i, client in enumerate(self.clients):
@@ -56,6 +61,10 @@ class Engine(Assignments):
     @property
     def verdict(self) -> Verdict | None:
         return self.server.verdict
+
+    def ended(self, site: int) -> bool:
+        """Whether there is a verdict, or this site has its own answer."""
+        return self.over or site in self.settled
 
     # Events
 
@@ -85,6 +94,13 @@ class Engine(Assignments):
                 self._act(i, self.clients[i].handle(events.Received(SERVER, self.held[i].popleft())))
             self._plan(i)
             self._pump()
+            self._settle(i)
+
+    def _settle(self, i: int) -> None:
+        """Note the own answer of a site, if it is known now."""
+        answer = self._own_answers.answer_at(self.clients[i].name) if self._own_answers else None
+        if answer is not None:
+            self.settled[i] = self.problem.layout.groups[i].arms.index(answer)
 
     def _hurry(self, i: int) -> None:
         """A site has assigned all that is announced: let the server announce the next block, if it can."""
@@ -128,18 +144,18 @@ class Engine(Assignments):
 
     def _waits(self, i: int) -> bool:
         """Whether a message could replace pulls of this client that are assigned already."""
-        if isinstance(self.clients[i], ForesightedClient) or self.over:
+        if self._foresighted[i] is not None or self.over:
             return False
         lane = self.lanes[i]
         return bool(self.held[i]) or (bool(lane.batches) and lane.batches[0].given > 0)
 
     def _plan(self, i: int) -> None:
         """Prepare the assignments of a site that its machine has asked for, or will ask for."""
-        client, pull, lane = self.clients[i], self.pulls[i], self.lanes[i]
+        client, pull, lane = self._foresighted[i], self.pulls[i], self.lanes[i]
         if self.over or pull is None:
             lane.batches.clear()
             return
-        upcoming = client.upcoming if isinstance(client, ForesightedClient) else ()
+        upcoming = client.upcoming if client is not None else ()
         if lane.batches and lane.batches[0].pull != pull and lane.batches[0].given == 0:
             lane.batches.clear()
         lane.plan([pull, *upcoming])
@@ -148,26 +164,10 @@ class Engine(Assignments):
 
     def winner(self, site: int) -> int:
         """The option that a site's subjects get after the verdict: the winner, or what leads."""
-        verdict, arms = self.verdict, self.problem.layout.groups[site].arms
-        name = self.problem.layout.groups[site].name
-        for answer in verdict.answers if verdict is not None else ():
-            if answer.answer == "best" and answer.site in (None, name) and answer.option in arms:
-                return arms.index(str(answer.option))
-        if verdict is not None and verdict.arm is not None:
-            for named in (verdict.arm, verdict.arm.removeprefix(f"{name}/")):
-                if named in arms:
-                    return arms.index(named)
-        return self._fallback(verdict, site)
-
-    def _fallback(self, verdict: Verdict | None, site: int) -> int:
-        """Without a winner for this site: what is best against the control, the control, or what leads."""
-        arms, control = self.problem.layout.groups[site].arms, self.problem.layout.question.control
-        if control is not None and verdict is not None:
-            better = [a for a in verdict.answers if a.answer == "better" and a.option in arms]
-            if better:
-                return arms.index(str(max(better, key=lambda a: a.value or 0.0).option))
-            return arms.index(control.split("/")[-1]) if control.split("/")[-1] in arms else 0
-        return self.leader(site)
+        if site in self.settled:
+            return self.settled[site]
+        found = winner_at(self.problem.layout, site, self.verdict)
+        return self.leader(site) if found is None else found
 
     def record(self) -> Record:
         """The record of the experiment so far."""

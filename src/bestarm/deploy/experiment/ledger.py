@@ -1,6 +1,7 @@
 """The journal of an experiment: the questions and rewards that it took, in order.
 
-``Ask``, ``Tell``, ``Tick``, ``End`` and ``Leave`` are the events; ``apply`` folds one into an ``Engine``. The
+``Ask``, ``Tell``, ``Tick``, ``End`` and ``Leave`` are the events, ``Want`` and ``Won`` those of a
+federation's client; ``apply`` folds one into an ``Engine``. The
 times are in the events, so a replay makes the same decisions about deadlines.
 """
 
@@ -66,9 +67,17 @@ class Want(msgspec.Struct, frozen=True, array_like=True):
     counts: list[int]
 
 
-Entry = Ask | Tell | Tick | End | Leave | Want
+class Won(msgspec.Struct, frozen=True, array_like=True):
+    """The federation has its verdict: subjects of this client get this arm from now on."""
+
+    time: float
+    arm: int
+
+
+Entry = Ask | Tell | Tick | End | Leave | Want | Won
 KINDS: dict[str, type[Entry]] = {
     "ask": Ask, "tell": Tell, "tick": Tick, "end": End, "drop": Leave, "want": Want,
+    "won": Won,
 }  # fmt: skip
 NAMES = {kind: name for name, kind in KINDS.items()}
 Result = list[Given] | list[Outcome] | None
@@ -99,6 +108,8 @@ def apply(engine: Assignments, entry: Entry) -> Result:
             engine.tick(time)
         case Want(time, counts) if isinstance(engine, SiteAssignments):
             engine.want(time, counts)
+        case Won(time, arm) if isinstance(engine, SiteAssignments):
+            engine.end(time, arm)
         case End(time, reason) if isinstance(engine, Engine):
             engine.stop(time, reason)
         case Leave(time, site) if isinstance(engine, Engine):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bestarm.deploy.experiment.limits import Limits
 from bestarm.deploy.experiment.status import Status
 from bestarm.evidence.alarms import Alarm
 
 
-def metrics_of(status: Status, alarms: Sequence[Alarm]) -> str:
+def metrics_of(status: Status, alarms: Sequence[Alarm], limits: Limits | None = None) -> str:
     """The metrics page."""
     lines = list[str]()
 
@@ -38,6 +39,11 @@ def metrics_of(status: Status, alarms: Sequence[Alarm]) -> str:
     ):
         labels = [f'{{site="{_quoted(site.site)}"}}' for site in status.sites]
         add(name, kind, *zip(labels, map(float, values), strict=True))
+    if limits is None:
+        return "\n".join(lines) + "\n"
+    for name, counts in (("requests_total", limits.made), ("requests_limited_total", limits.refused)):
+        add(name, "counter", *((f'{{caller="{_quoted(who)}"}}', float(n)) for who, n in counts.items()))
+    add("requests_unauthorized_total", "counter", ("", limits.strangers))
     return "\n".join(lines) + "\n"
 
 

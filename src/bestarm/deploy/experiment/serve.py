@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from bestarm.deploy.experiment.callers import Callers
 from bestarm.deploy.experiment.experiment import Experiment
 from bestarm.deploy.experiment.folder import RECORD, STOP, callers_of, journal_of
+from bestarm.deploy.experiment.limits import RATE, Limits
 from bestarm.deploy.experiment.queue import Queue
 from bestarm.deploy.experiment.web import Pages, application
 from bestarm.deploy.experiment.webhooks import Hooks, news
@@ -69,6 +71,7 @@ async def serve(
     port: int = 0,
     webhooks: Sequence[str] = (),
     stalled: float | None = None,
+    rate: float = RATE,
     pages: Pages | None = None,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
@@ -83,7 +86,9 @@ async def serve(
     webhooks : sequence of str
         The addresses that are told about the verdict, alarms and sites that stand still.
     stalled : float, optional
-        After how many seconds a site that others wait for counts as standing still.
+        After how many seconds a site that a block waits for counts as standing still.
+    rate : float
+        Requests per second of one caller.
     pages : callable, optional
         Makes the page of a status and alarms.
     ready : callable
@@ -98,9 +103,9 @@ async def serve(
         door = stack.enter_context(listen(host, port))
         queue = Queue(experiment)
         stack.callback(queue.close)
-        server = server_of(application(queue, experiment, callers, pages))
+        server = server_of(application(queue, experiment, callers, pages, Limits(rate)))
         serving = asyncio.create_task(server.serve(sockets=[door]))
-        watching = asyncio.create_task(_watch(experiment, place, queue, hooks, stalled))
+        watching = asyncio.create_task(_watch(experiment, place, queue, hooks, stalled, callers))
         try:
             while not server.started and not serving.done():
                 await asyncio.sleep(0.01)
@@ -116,11 +121,17 @@ async def serve(
 
 
 async def _watch(
-    experiment: Experiment, folder: Path, queue: Queue, hooks: Hooks, stalled: float | None
+    experiment: Experiment,
+    folder: Path,
+    queue: Queue,
+    hooks: Hooks,
+    stalled: float | None,
+    callers: Callers,
 ) -> None:
     """Let deadlines take effect, end the experiment if asked to, write the record, and send notices."""
     while True:
         try:
+            callers.refresh()
             if (folder / STOP).exists():
                 await asyncio.to_thread(experiment.stop)
             if experiment.verdict is not None and not (folder / RECORD).exists():

@@ -125,15 +125,21 @@ def make_settings(
     asked |= {key: value for key, value in keys.items() if key in KEYS and key != "question"}
     chosen = {key: value for key, value in keys.items() if key not in KEYS}
     several = len(sites) > 1 if sites is not None else not shared and len(options) > 1
-    if asked["question"] in ("overall", "control") and several:
-        chosen.setdefault("allocation", "pace")
-    if asked["question"] != "anywhere":
+    if asked["question"] != "anywhere" or not chosen.get("epsilon"):  # see docs/experiments.md
         chosen.setdefault("open_blocks", OPEN_BLOCKS)
+    if asked["question"] != "each" and several and chosen.get("open_blocks", 1) != 1:
+        chosen.setdefault("allocation", "pace")
     if chosen.get("byzantine"):
         raise InputError(
             "an experiment is one program, in which no site can lie",
             expected="byzantine = 0",
             fix="Start a federation, and serve each client with: bestarm client DIR --serve HOST:PORT",
+        )
+    if "privacy" in chosen:
+        raise InputError(
+            "an experiment stores rewards as they are told, so it can't keep them private",
+            expected="no privacy",
+            fix="Use a federation whose clients pull with --arms, --exec or --http",
         )
     found = Settings(
         arms=tuple(_sites(options, sites).items()),

@@ -19,12 +19,19 @@ class SiteAssignments(Assignments):
         self.planned = [0] * self.arms
         self.order: list[list[int]] = [[] for _ in range(self.arms)]  # planned assignments of each arm
 
+        self.won: int | None = None  # the arm that subjects get after the verdict
+
     @property
     def over(self) -> bool:
-        return False
+        return self.won is not None
 
     def winner(self, site: int) -> int:
-        return self.leader(site)
+        return self.leader(site) if self.won is None else self.won
+
+    def end(self, time: float, arm: int) -> None:
+        """Give subjects this arm from now on."""
+        self.tick(time)
+        self.won, self.decided = arm, self.now
 
     def want(self, time: float, counts: Sequence[int]) -> None:
         """Plan this many more assignments of each arm, in a random order of fixed proportions."""

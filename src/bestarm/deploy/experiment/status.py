@@ -6,11 +6,16 @@ import math
 
 import msgspec
 
-from bestarm.deploy.experiment.assignments import Assignments
+from bestarm.deploy.experiment.assignments import Assignments, Tally
 from bestarm.deploy.experiment.engine import Engine
+from bestarm.deploy.waits import Wait, said
+from bestarm.protocol.machine import SiteServer
 from bestarm.protocol.registry import method_for
 from bestarm.protocol.trace import Certificate
+from bestarm.protocol.verdict import Verdict
 from bestarm.records.build import on_user_scale
+
+HOURS = 48  # of arrivals that a status shows
 
 
 class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +35,8 @@ class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
         Assignments of the plan whose reward is still to come.
     per_hour : float
         Assignments per hour, in the last hour.
+    hours : tuple of int
+        Assignments in each of the last hours of the clock, up to 48, the present one last.
     quiet : float
         Seconds since the last assignment; since the experiment began, if there is none.
     oldest : float or None
@@ -38,6 +45,8 @@ class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
         The option with the largest mean at this site.
     holds_up : bool
         Whether the oldest block waits for this site.
+    answer : str or None
+        The site's own answer, where each site has one and this one is known.
     """
 
     site: str
@@ -50,10 +59,12 @@ class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
     after: int
     open: int
     per_hour: float
+    hours: tuple[int, ...]
     quiet: float
     oldest: float | None
     leader: str
     holds_up: bool
+    answer: str | None = None
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +72,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
+    time, began : float or None
+        Now, and the time of the first assignment, in seconds since 1970; None if there is no assignment.
     state : {"running", "identified", "undecided"}
         Whether there is a verdict, and which.
     answer : str or None
@@ -78,15 +91,21 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     waiting : int
         Rewards that can't be used yet, because blocks before them, or their own, are incomplete.
     hold_up : str
-        Which site the others wait for, and what that costs; empty if nobody waits.
+        Which sites the others wait for, and what that costs; empty if nobody waits.
+    waits : tuple of Wait
+        The same as numbers, a row for each site that is waited for.
     more : int or None
         A guess at how many more assignments the verdict needs; None if there is no basis for one.
     seconds : float or None
         A guess at the seconds until then.
+    ends : float or None
+        The time of the verdict if there is one; else a guess at it.
     sites : tuple of SiteStatus
         The sites.
     """
 
+    time: float
+    began: float | None
     state: str
     answer: str | None
     blocks: int
@@ -97,8 +116,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     lead: float | None
     waiting: int
     hold_up: str
+    waits: tuple[Wait, ...]
     more: int | None
     seconds: float | None
+    ends: float | None
     sites: tuple[SiteStatus, ...]
 
 
@@ -112,11 +133,16 @@ def status_of(engine: Engine, now: float) -> Status:
     playing = {
         layout.groups[i].arms[arm]: None
         for i, lane in enumerate(engine.lanes)
-        for arm in (lane.last.arms if lane.last is not None and not engine.over else ())
+        for arm in (lane.last.arms if lane.last is not None and not engine.ended(i) else ())
     }
     more = None if engine.over else _more(engine)
     pace = math.fsum(site.per_hour for site in sites) / 3600.0
+    seconds = None if more is None or pace <= 0 else more / pace
+    waiting = _waiting(engine)
+    waits = _waits(engine, sites, waiting)
     return Status(
+        time=now,
+        began=_known(engine.began),
         state="running" if verdict is None else verdict.status,
         answer=None if verdict is None else on_user_scale(verdict, engine.problem.scale).summary,
         blocks=engine.server.rounds,
@@ -125,21 +151,31 @@ def status_of(engine: Engine, now: float) -> Status:
         options=tuple(playing),
         leader=leader,
         lead=lead,
-        waiting=_waiting(engine),
-        hold_up=_hold_up(engine, sites, _waiting(engine)),
+        waiting=waiting,
+        hold_up=said(waits),
+        waits=waits,
         more=more,
-        seconds=None if more is None or pace <= 0 else more / pace,
+        seconds=seconds,
+        ends=_known(engine.decided) if seconds is None else now + seconds,
         sites=sites,
     )
 
 
-def site_status(assignments: Assignments, now: float) -> Status:
-    """The status of one site of a federation, which does not decide."""
-    site = _site(assignments, 0, max(now, assignments.now), holds_up=False)
+def _known(time: float) -> float | None:
+    return None if math.isnan(time) else time
+
+
+def site_status(assignments: Assignments, now: float, verdict: Verdict | None) -> Status:
+    """The status of one site of a federation, which does not decide; `verdict`: the federation's."""
+    now = max(now, assignments.now)
+    waits = any(not batch.complete for batch in assignments.lanes[0].batches)
+    site = _site(assignments, 0, now, holds_up=waits and not assignments.over)
     return Status(
-        state="running", answer=None, blocks=0, assigned=site.assigned, told=site.told,
+        time=now, began=_known(assignments.began), state="running" if verdict is None else verdict.status,
+        answer=None if verdict is None else verdict.summary, blocks=0,
+        assigned=site.assigned, told=site.told,
         options=assignments.problem.layout.groups[0].arms, leader=site.leader, lead=None, waiting=0,
-        hold_up="", more=None, seconds=None, sites=(site,),
+        hold_up="", waits=(), more=None, seconds=None, ends=_known(assignments.decided), sites=(site,),
     )  # fmt: skip
 
 
@@ -158,10 +194,12 @@ def _site(engine: Assignments, i: int, now: float, holds_up: bool) -> SiteStatus
         after=tally.after,
         open=tally.open,
         per_hour=tally.pace(now, engine.began),
+        hours=_hours(tally, now, engine.began),
         quiet=0.0 if math.isnan(engine.began) else now - (tally.last if tally.assigned else engine.began),
-        oldest=None if oldest is None or engine.over else now - engine.time[oldest],
+        oldest=None if oldest is None or engine.ended(i) else now - engine.time[oldest],
         leader=group.arms[max(range(len(means)), key=means.__getitem__)],
         holds_up=holds_up,
+        answer=group.arms[engine.settled[i]] if isinstance(engine, Engine) and i in engine.settled else None,
     )
 
 
@@ -191,30 +229,35 @@ def _waiting(engine: Engine) -> int:
     return max(0, arrived - sum(closed))
 
 
-def _hold_up(engine: Engine, sites: tuple[SiteStatus, ...], waiting: int) -> str:
-    """Which site the oldest block waits for, and what that costs."""
-    slow = [site for site in sites if site.holds_up]
-    if not waiting or not 0 < len(slow) < len(sites):
-        return ""
-    parts = []
-    for site in slow:
-        lane = engine.lanes[engine.index[site.site]]
-        left = lane.batches[0].size - lane.batches[0].given if lane.batches else 0
-        if left and site.per_hour:
-            hours = left / site.per_hour
-            parts.append(f"{site.site} has {left:,} assignments to make, about {_time(hours * 3600)}")
-        elif left:
-            parts.append(f"{site.site} has {left:,} assignments to make, and no arrivals")
-        else:
-            parts.append(f"{site.site} has {site.open:,} rewards to come")
-    return f"{waiting:,} rewards wait: {'; '.join(parts)}"
+def _waits(engine: Engine, sites: tuple[SiteStatus, ...], waiting: int) -> tuple[Wait, ...]:
+    """Which sites the oldest block waits for, and what that costs."""
+    slow, found = {site.site: site for site in sites if site.holds_up}, list[Wait]()
+    for site in slow.values() if waiting else ():
+        server = engine.server
+        others = server.together(site.site) if isinstance(server, SiteServer) else list(engine.index)
+        if all(name in slow for name in others):  # nobody has to wait for it
+            continue
+        batches = engine.lanes[engine.index[site.site]].batches
+        left = batches[0].size - batches[0].given if batches else 0
+        found.append(
+            Wait(
+                site=site.site,
+                to_assign=left,
+                to_come=batches[0].given - batches[0].told if batches else 0,
+                seconds=left * 3600.0 / site.per_hour if site.per_hour else None,
+                rewards=waiting,
+            )
+        )
+    return tuple(found)
 
 
-def _time(seconds: float) -> str:
-    for size, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {name}"
-    return f"{seconds:.0f} seconds"
+def _hours(tally: Tally, now: float, began: float) -> tuple[int, ...]:
+    """The assignments in each of the last hours since the experiment began."""
+    if math.isnan(began):
+        return ()
+    last = int(now // 3600)
+    first = max(int(began // 3600), last - HOURS + 1)
+    return tuple(tally.hours.get(hour, 0) for hour in range(first, last + 1))
 
 
 def _more(engine: Engine) -> int | None:

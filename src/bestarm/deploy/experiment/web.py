@@ -5,6 +5,8 @@ Requests and answers are JSON, errors too. Every request but GET /health needs t
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -12,6 +14,7 @@ import msgspec
 
 from bestarm.deploy.experiment.callers import Callers
 from bestarm.deploy.experiment.clerk import ExperimentOver, Request, SecondReward
+from bestarm.deploy.experiment.limits import Limits
 from bestarm.deploy.experiment.metrics import metrics_of
 from bestarm.deploy.experiment.openapi import description
 from bestarm.deploy.experiment.queue import Broken, Busy, Queue
@@ -34,6 +37,7 @@ except ImportError as error:
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 MOST_BYTES = 1 << 20  # of a request
+BODY_SECONDS = 30.0  # for sending it
 Handler = Callable[[web.Request], Awaitable[Response]]
 Pages = Callable[[Status, Sequence[Alarm]], str]
 
@@ -68,6 +72,31 @@ class TooLarge(Exception):
     """The body of a request is too large."""
 
 
+class TooSlow(Exception):
+    """The body of a request did not come in time."""
+
+
+class Guard:
+    """Who may call, and how often."""
+
+    def __init__(self, callers: Callers, limits: Limits) -> None:
+        self.callers, self.limits = callers, limits
+
+    def refusal(self, header: str) -> Response | None:
+        """The answer to a request with this Authorization header that may not be made; else None."""
+        who = self.callers.who(header)
+        if who is None:
+            self.limits.strangers += 1
+            found = answer({"error": "no caller has this token. Send: Authorization: Bearer TOKEN"}, 401)
+            found.headers["www-authenticate"] = "Bearer"
+            return found
+        wait = self.limits.take(who)
+        if not wait:
+            return None
+        text = f"more than {self.limits.rate:g} requests per second; try again later"
+        return _later(text, math.ceil(wait))
+
+
 def answer(value: object, code: int = 200) -> Response:
     """An answer in JSON."""
     return Response(_encode(value), code, media_type="application/json")
@@ -89,8 +118,16 @@ class Subject(Protocol):
         """What speaks against the assumptions so far."""
 
 
-def application(queue: Queue, experiment: Subject, callers: Callers, pages: Pages | None = None) -> Starlette:
+def application(
+    queue: Queue,
+    experiment: Subject,
+    callers: Callers,
+    pages: Pages | None = None,
+    limits: Limits | None = None,
+) -> Starlette:
     """The web application of an experiment, or of a site of a federation."""
+    limits = limits or Limits()
+    guard = Guard(callers, limits)
     known = _encode(description(experiment.settings))
     site = next(iter(experiment.settings.sites)) if len(experiment.settings.sites) == 1 else None
 
@@ -120,7 +157,7 @@ def application(queue: Queue, experiment: Subject, callers: Callers, pages: Page
         return answer({"ok": not queue.trouble, "error": queue.trouble}, 503 if queue.trouble else 200)
 
     async def metrics(request: web.Request) -> Response:
-        text = metrics_of(experiment.status, experiment.alarms)
+        text = metrics_of(experiment.status, experiment.alarms, limits)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def openapi(request: web.Request) -> Response:
@@ -132,15 +169,15 @@ def application(queue: Queue, experiment: Subject, callers: Callers, pages: Page
         return Response(pages(experiment.status, experiment.alarms), media_type="text/html", headers=headers)
 
     routes = [
-        Route("/assign", _safe(assign, callers), methods=["POST"]),
-        Route("/reward", _safe(reward, callers), methods=["POST"]),
-        Route("/status", _safe(status, callers), methods=["GET"]),
-        Route("/metrics", _safe(metrics, callers), methods=["GET"]),
-        Route("/openapi.json", _safe(openapi, callers), methods=["GET"]),
+        Route("/assign", _safe(assign, guard), methods=["POST"]),
+        Route("/reward", _safe(reward, guard), methods=["POST"]),
+        Route("/status", _safe(status, guard), methods=["GET"]),
+        Route("/metrics", _safe(metrics, guard), methods=["GET"]),
+        Route("/openapi.json", _safe(openapi, guard), methods=["GET"]),
         Route("/health", health, methods=["GET"]),
     ]
     if pages is not None:
-        routes.append(Route("/", _safe(page, callers, browser=True), methods=["GET"]))
+        routes.append(Route("/", _safe(page, guard, browser=True), methods=["GET"]))
 
     async def missing(request: web.Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -149,7 +186,14 @@ def application(queue: Queue, experiment: Subject, callers: Callers, pages: Page
     return Starlette(routes=routes, exception_handlers={HTTPException: missing})
 
 
-def _safe(handler: Handler, callers: Callers, browser: bool = False) -> Handler:
+def _later(text: str, seconds: int) -> Response:
+    """The answer to a request that may be repeated after some seconds."""
+    found = answer({"error": text}, 429)
+    found.headers["retry-after"] = str(seconds)
+    return found
+
+
+def _safe(handler: Handler, guard: Guard, browser: bool = False) -> Handler:
     """A handler that answers callers only, and turns errors into answers.
 
     A browser has the token in the address: ``/?token=…``.
@@ -159,20 +203,19 @@ def _safe(handler: Handler, callers: Callers, browser: bool = False) -> Handler:
         header = request.headers.get("authorization", "")
         if browser and not header:
             header = f"Bearer {request.query_params.get('token', '')}"
-        if callers.who(header) is None:
-            found = answer({"error": "no caller has this token. Send: Authorization: Bearer TOKEN"}, 401)
-            found.headers["www-authenticate"] = "Bearer"
-            return found
+        refused = guard.refusal(header)
+        if refused is not None:
+            return refused
         try:
             return await handler(request)
         except Busy:
-            found = answer({"error": "too many requests wait; try again"}, 429)
-            found.headers["retry-after"] = "1"
-            return found
+            return _later("too many requests wait; try again", 1)
         except Broken as error:
             return answer({"error": str(error)}, 503)
         except TooLarge:
             return answer({"error": f"the request is too large. Expected at most {MOST_BYTES:,} bytes."}, 413)
+        except TooSlow:
+            return answer({"error": f"the body did not come within {BODY_SECONDS:g} seconds"}, 408)
         except ExperimentOver as error:
             return answer({"error": str(error)}, 410)
         except SecondReward as error:
@@ -188,9 +231,16 @@ def _safe(handler: Handler, callers: Callers, browser: bool = False) -> Handler:
 async def _body(request: web.Request) -> bytes:
     """The body of a request that is not too large."""
     parts, size = list[bytes](), 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BYTES:
-            raise TooLarge
-        parts.append(part)
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > MOST_BYTES:
+        raise TooLarge
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > MOST_BYTES:
+                    raise TooLarge
+                parts.append(part)
+    except TimeoutError:
+        raise TooSlow from None
     return b"".join(parts)

@@ -16,12 +16,12 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from http.client import HTTPException
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
-from bestarm.deploy.experiment.alarms import TEXT
-from bestarm.deploy.experiment.experiment import Experiment
+from bestarm.deploy.experiment.alarms import words
 from bestarm.deploy.experiment.status import Status
 from bestarm.errors import InputError
 from bestarm.evidence.alarms import Alarm
@@ -50,8 +50,7 @@ def notices(status: Status, alarms: Sequence[Alarm], stalled: float | None) -> I
         text = f"the answer is: {status.answer}" if status.answer else "the experiment ended undecided"
         yield Notice("verdict", "verdict", text, answer=status.answer)
     for alarm in alarms:
-        text = f"{alarm.cell}: {TEXT[alarm.kind]} (p = {alarm.pvalue:.2g})"
-        yield Notice(f"alarm {alarm.kind} {alarm.cell}", "alarm", text)
+        yield Notice(f"alarm {alarm.kind} {alarm.cell}", "alarm", words(alarm))
     for site in status.sites:
         if status.state != "running" or not site.holds_up or stalled is None:
             continue
@@ -60,7 +59,7 @@ def notices(status: Status, alarms: Sequence[Alarm], stalled: float | None) -> I
             text = f"{site.site} has {site.open:,} rewards to come, the oldest for {site.oldest:.0f} seconds"
         elif not site.open and site.quiet >= stalled:
             text = f"{site.site} had no visitors for {site.quiet:.0f} seconds"
-        if text and status.waiting:
+        if text:
             yield Notice(f"stalled {site.site} {status.blocks}", "stalled", text, site=site.site)
 
 
@@ -93,6 +92,10 @@ class Hooks:
                 self.sent.add(place)
                 write(self.path, as_json(sorted(self.sent)))
 
+    def heard(self, found: Sequence[Notice]) -> bool:
+        """Whether all addresses have accepted these notices."""
+        return all((url, notice.id) in self.sent for notice in found for url in self.urls)
+
     def _post(self, url: str, notice: Notice) -> str:
         """Send a notice, and return what went wrong, or nothing."""
         body = msgspec.json.encode(notice)
@@ -109,6 +112,18 @@ class Hooks:
             return str(error) or type(error).__name__
 
 
-def news(experiment: Experiment, stalled: float | None) -> list[Notice]:
+class Watched(Protocol):
+    """An experiment, or a site of a federation."""
+
+    @property
+    def status(self) -> Status:
+        """What it looks like now."""
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """What speaks against the assumptions so far."""
+
+
+def news(experiment: Watched, stalled: float | None) -> list[Notice]:
     """The notices about an experiment now."""
     return list(notices(experiment.status, experiment.alarms, stalled))

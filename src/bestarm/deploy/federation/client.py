@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bestarm.deploy.envelope import Envelope
 from bestarm.deploy.federation.alarms import ALARM_SECONDS
 from bestarm.deploy.federation.alarms import send as send_alarm
 from bestarm.deploy.federation.broker import Unreachable
+from bestarm.deploy.federation.desk import NOTE_BYTES
 from bestarm.deploy.federation.files import Place
 from bestarm.deploy.federation.hello import (
     HELLO,
@@ -29,6 +31,7 @@ from bestarm.deploy.federation.hello import (
     read_answer,
     split_answer,
 )
+from bestarm.deploy.federation.pace import LOOK_SECONDS, Teller
 from bestarm.deploy.federation.refusals import REFUSED, advice
 from bestarm.deploy.federation.site import Site
 from bestarm.deploy.process import checkpoint, together
@@ -128,7 +131,9 @@ class Client:
         async with contextlib.AsyncExitStack() as leaving:  # both steps are taken, even if one is interrupted
             leaving.callback(site.journal.close)
             leaving.push_async_callback(self.source.close)
-            await together(self._pulling(), self._network(), beside=[self._watching()])
+            await together(self._pulling(), self._network(), beside=[self._watching(), self._pacing()])
+            if site.verdict is not None:
+                await self.source.decided(site.verdict)
             return site.verdict
 
     async def _pulling(self) -> None:
@@ -361,6 +366,24 @@ class Client:
             await wire.publish(self.nc, subject, site.ups[number], shortest=patient)
             if site.sent == number:  # the server may have asked for earlier ones meanwhile
                 site.sent += 1
+
+    async def _pacing(self) -> None:
+        """Tell the server the pace of subjects that arrive, and its operator what speaks against them."""
+        teller, said = Teller(), {Envelope.decode(data).content for data in self.site.notes}
+        while not self.site.over:
+            await asyncio.sleep(LOOK_SECONDS)
+            for text in self.source.remarks():
+                if text.encode()[:NOTE_BYTES] not in said:
+                    said.add(text.encode()[:NOTE_BYTES])
+                    self.site.note(text)
+                    self.outgoing.set()
+            standing, heard = self.source.standing(), self.site.heard
+            online = self.nc is not None and self.nc.is_connected and self.greeted.is_set()
+            if standing is not None and online and teller.due(standing, heard, time.monotonic()):
+                try:
+                    await teller.send(self.nc, self.place, standing, heard)
+                except Exception as error:  # a failing connection can raise anything
+                    log.info("%s: the pace was not sent: %s", self.url, error or type(error).__name__)
 
     async def _watching(self) -> None:
         while self.watch:

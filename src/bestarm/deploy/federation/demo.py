@@ -8,6 +8,7 @@ folder is started beside the original; one client is killed while it works and s
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 import shlex
 import shutil
@@ -52,7 +53,7 @@ LIMIT = 300.0
 
 
 def scenario() -> Scenario:
-    return scenario_from_dict(KEYS, Path())
+    return dataclasses.replace(scenario_from_dict(KEYS, Path()), name="federation demo")
 
 
 class Liar(Site):

@@ -3,9 +3,9 @@
 The inputs are signed bytes, timeouts and the operator's orders. They are written to the journal atomically,
 together with the machine's signed answers; nothing is acknowledged or published before that. The events of
 the journal are ``up`` (an accepted envelope), ``note`` and ``alarm`` (a client's messages to the operator,
-which the machine does not see), ``summary`` (what a client sends after the verdict), ``down`` (an id and the
-server's own envelope), ``key`` (the same, naming the server's next key), ``mark`` (see ``marks``),
-``roster``, ``block`` and ``allow`` (see ``floods``), ``patience``, ``drop``, ``stop``.
+which the machine does not see), ``pace`` (see ``pace``), ``summary`` (what a client sends after the verdict),
+``down`` (an id and the server's own envelope), ``key`` (the same, naming the server's next key), ``mark``
+(see ``marks``), ``roster``, ``block`` and ``allow`` (see ``floods``), ``patience``, ``drop``, ``stop``.
 
 Memory does not grow with the number of messages: of each client the desk keeps the last few envelopes, and it
 reads its own broadcasts, and what the record needs, from the journal.
@@ -27,6 +27,7 @@ from bestarm.deploy.federation.floods import ALLOW, BLOCK, CutOffs
 from bestarm.deploy.federation.key_changes import changes
 from bestarm.deploy.federation.last_words import SUMMARY, Summaries, is_summary
 from bestarm.deploy.federation.marks import append_mark, trusted_events, valid_mark
+from bestarm.deploy.federation.pace import PACE, Paces
 from bestarm.deploy.federation.setup import Setup
 from bestarm.deploy.federation.shared_recordings import SharedRecordings
 from bestarm.deploy.identity import Key, Roster
@@ -108,6 +109,7 @@ class Desk:
         self.dropped: list[str] = []
         self._notes: list[tuple[str, str, int, int]] = []  # client, text, round, number of its next message
         self._alarms = Alarms(self.slots, self.inbox.next)
+        self.paces = Paces(self.slots, self.setup.layout)
         self._recordings = SharedRecordings(self.setup)
         self.shared = self._recordings.warnings  # about recordings that several clients play
         self.changes: list[str] = []  # changes of keys, and of who may connect
@@ -212,16 +214,16 @@ class Desk:
             return "note" if envelope.sequence >= NOTES or len(envelope.content) > NOTE_BYTES else ""
         if envelope.topic == SUMMARY:
             return "" if self._summaries.expects(envelope) else "summary"
-        return "" if envelope.topic == ALARM else "kind"
+        return "" if envelope.topic in (ALARM, PACE) else "kind"
 
     @property
     def summaries(self) -> SummaryBook | None:
         """What clients sent after the verdict; None before it, or if they keep it at the site."""
         return self._summaries.book
 
-    def _box(self, topic: str) -> Slots | Alarms:
+    def _box(self, topic: str) -> Slots | Alarms | Paces:
         """What accepts or refuses the messages of a topic."""
-        return self._alarms if topic == ALARM else self.slots
+        return {ALARM: self._alarms, PACE: self.paces}.get(topic, self.slots)
 
     def _signed(self, envelope: Envelope) -> bool:
         member = self.slots.roster.current.get(envelope.source)
@@ -229,6 +231,12 @@ class Desk:
 
     def _hear(self, envelope: Envelope) -> None:
         """Pass messages that are next in order to the machine."""
+        if envelope.topic == PACE:
+            said = len(self.broadcasts) + len(self._said)
+            for event in self.paces.take(envelope, said, set(self.dropped)):
+                if (self.machine.state, type(event)) in self.machine.transitions:
+                    self._act(self.machine.handle(event))
+            return
         if envelope.topic != ALARM and self.slots.accepted[envelope.slot] != envelope:
             return  # a different message came first; the evidence is kept
         source = envelope.source
@@ -317,7 +325,7 @@ class Desk:
         """Apply an event of the journal again. Nothing is written or sent."""
         body = event.body
         match event.kind:
-            case "up" | "note" | "alarm" | "summary":
+            case "up" | "note" | "alarm" | "pace" | "summary":
                 if event.kind == SUMMARY and self.summaries is None:
                     self.failures.append(f"event {event.seq}: a summary that nobody asked for")
                 self._replay_message(event)

@@ -39,7 +39,7 @@ from bestarm.deploy.federation.keys import (
 from bestarm.deploy.federation.setup import LAYOUT, Setup
 from bestarm.deploy.identity import Key, Roster
 from bestarm.deploy.process import demand_packages, free_port
-from bestarm.deploy.terms import without_means
+from bestarm.deploy.terms import today, without_means
 from bestarm.errors import InputError
 from bestarm.protocol.registry import method_named
 from bestarm.simulate.identify import prepare
@@ -224,6 +224,8 @@ def init(
             problem=public,
             server=Key.create(folder / "server.key").public,
             url=url or f"tls://{bracketed(host)}:{port or free_port()}",
+            name=scenario.name,
+            date=today(),
         )
         names = problem.layout.clients
         slots = [f"s{k:0{len(str(len(names) + spare))}}" for k in range(1, len(names) + spare + 1)]

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from bestarm.deploy.envelope import RUN_BYTES
-from bestarm.deploy.terms import Terms
+from bestarm.deploy.terms import LABELS, Terms, labels_of
 from bestarm.errors import InputError
 
 LAYOUT = "layout.json"
@@ -55,16 +55,16 @@ class Setup(Terms):
 
     def to_dict(self) -> dict[str, Any]:
         """The whole setup, as the header of the server's journal has it."""
-        facts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {**facts, "run": self.run.hex(), "server": self.server.hex()}
+        facts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in LABELS}
+        return {**facts, **self.labels, "run": self.run.hex(), "server": self.server.hex()}
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> Setup:
         """Read what ``to_dict`` returned; ValueError, KeyError or TypeError if it is not a setup."""
-        facts = {f.name: plain[f.name] for f in dataclasses.fields(Setup)}
+        facts = {f.name: plain[f.name] for f in dataclasses.fields(Setup) if f.name not in LABELS}
         for key in ("run", "server"):
             facts[key] = bytes.fromhex(facts[key])
-        setup = Setup(**facts)
+        setup = Setup(**facts, **labels_of(plain))
         if len(setup.run) != RUN_BYTES:
             raise ValueError("its run is not a run id")
         assert setup.room.server is not None

@@ -6,6 +6,7 @@ sends its neighbours conflicting reports, votes twice, and forges reports of ano
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import tempfile
@@ -19,7 +20,7 @@ from typing import Any
 from bestarm.deploy.demo_processes import CLI, COINS, DemoProcesses
 from bestarm.deploy.envelope import Envelope
 from bestarm.deploy.mesh import files
-from bestarm.deploy.mesh.node import REPORT
+from bestarm.deploy.mesh.node import REPORT, SUMMARY
 from bestarm.deploy.mesh.verification import verify
 from bestarm.deploy.mesh.wire import Line
 from bestarm.deploy.sources import Coins, FromPython
@@ -47,7 +48,7 @@ LIMIT = 300.0
 
 
 def scenario(**keys: Any) -> Scenario:
-    return scenario_from_dict({**KEYS, **keys}, Path())
+    return dataclasses.replace(scenario_from_dict({**KEYS, **keys}, Path()), name="mesh demo")
 
 
 class Lies(Line):
@@ -57,7 +58,7 @@ class Lies(Line):
         if data[:1] != REPORT:
             return ()  # it does not pass on evidence
         envelope = Envelope.decode(data[1:])
-        if envelope.source != self.place.name:
+        if envelope.source != self.place.name or envelope.topic == SUMMARY:
             return (data,)
         index = [n.name for n in self.place.heard].index(self.to.name)
         other = self._said(envelope, self._twisted(envelope.content))

@@ -25,7 +25,7 @@ from bestarm.deploy.envelope import RUN_BYTES
 from bestarm.deploy.identity import Key, Member, Roster
 from bestarm.deploy.mesh.certificates import certify, fingerprint, new_tls_key, problems_of, tls_key
 from bestarm.deploy.process import demand_packages, free_port
-from bestarm.deploy.terms import Terms, without_means
+from bestarm.deploy.terms import LABELS, Terms, labels_of, today, without_means
 from bestarm.errors import InputError
 from bestarm.graphs.graph import Graph, Node
 from bestarm.problem.layout import Layout
@@ -118,11 +118,13 @@ class Place:
 
 
 def terms_to_dict(terms: Terms) -> dict[str, Any]:
-    return {**dataclasses.asdict(terms), "run": terms.run.hex()}
+    facts = {key: value for key, value in dataclasses.asdict(terms).items() if key not in LABELS}
+    return {**facts, **terms.labels, "run": terms.run.hex()}
 
 
 def terms_from_dict(plain: Mapping[str, Any]) -> Terms:
-    terms = Terms(bytes.fromhex(plain["run"]), plain["method"], plain["keys"], plain["problem"])
+    run = bytes.fromhex(plain["run"])
+    terms = Terms(run, plain["method"], plain["keys"], plain["problem"], **labels_of(plain))
     if len(terms.run) != RUN_BYTES or not method_named(terms.method).peers:
         raise ValueError("these are not the terms of a mesh")
     terms.room.refuse(terms.layout, terms.unit)
@@ -145,7 +147,8 @@ def terms_of(scenario: Scenario, keys: Mapping[str, Any]) -> tuple[Terms, Graph]
     if graph.names is None:
         scenario.network.nodes(problem.layout)  # validates the options
         graph = Graph.from_edges(graph.n, graph.edges, names=names)
-    terms = Terms(secrets.token_bytes(RUN_BYTES), method, dataclasses.asdict(options), without_means(problem))
+    public, labels = without_means(problem), {"name": scenario.name, "date": today()}
+    terms = Terms(secrets.token_bytes(RUN_BYTES), method, dataclasses.asdict(options), public, **labels)
     return terms, graph
 
 
@@ -168,7 +171,7 @@ def terms_for(
     method = peer_method()
     options = make(METHODS[method].options, keys, where=f"method {method}")
     problem = {"scale": Scale().to_dict(), "finite": False, "groups": rows}
-    terms = Terms(secrets.token_bytes(RUN_BYTES), method, dataclasses.asdict(options), problem)
+    terms = Terms(secrets.token_bytes(RUN_BYTES), method, dataclasses.asdict(options), problem, date=today())
     terms.room.refuse(terms.layout, terms.unit)
     return terms, graph
 
@@ -240,7 +243,7 @@ def _same_run(terms: Terms, graph: Graph, old: Mapping[str, Any]) -> Terms:
     """The id of the old run if its terms are the same, so that running peers can continue."""
     if old["setup"] is None:
         return terms
-    kept = dataclasses.replace(terms, run=bytes.fromhex(old["setup"]["run"]))
+    kept = dataclasses.replace(terms, run=bytes.fromhex(old["setup"]["run"]), **labels_of(old["setup"]))
     same = _read_back(terms_to_dict(kept)) == old["setup"] and _edges(graph) == old["edges"]
     return kept if same else terms
 

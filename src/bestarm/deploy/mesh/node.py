@@ -2,10 +2,12 @@
 
 The events of the journal: ``asked`` and ``rewards`` (see ``pull_ledger``), ``said`` (an own report, before
 it is first sent), ``heard`` (an in-neighbour's report, before it counts), ``tick``, ``stop``, ``evidence``,
+``summary`` (what a node says about all its arms once it is over, its own or another's; no decision uses it),
 ``receipt`` (a neighbour no longer needs anyone, or was told that this node does not). A report is an envelope
 whose topic is its arm-set ("" for a verdict); its sequence numbers the reports of its source on that topic.
 It is authenticated by its signature, no matter who delivers it: peers forward the reports of their
-in-neighbours by one hop, so that a source that sends conflicting reports is detected. Evidence goes to all.
+in-neighbours by one hop, so that a source that sends conflicting reports is detected. Evidence and summaries
+go to all.
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ from bestarm.errors import InputError
 from bestarm.protocol.codec import Malformed
 from bestarm.protocol.events import PatienceOver, Received, Start
 from bestarm.protocol.machine import PeerMachine
+from bestarm.protocol.summaries import SummaryBook
 from bestarm.records.build import conclude_peer
-from bestarm.records.record import Record
+from bestarm.records.record import Bits, Record
 from bestarm.util.journal import Event, Journal
 
 KIND = "mesh-peer"
+
+SUMMARISED = "summary"  # the kind of a summary's event
 
 REPORT, EVIDENCE = b"r", b"e"  # the first byte of a message
 
@@ -34,7 +39,11 @@ TICK = 0.25  # seconds between ticks at first
 
 VERDICT = ""  # the topic of an announced verdict
 
+SUMMARY = "/summary"  # the topic of a summary, which no arm-set can be named
+
 MAX_REPORT = 2048  # bytes; honest reports fit even with the longest names
+
+MAX_SUMMARY = 1 << 15  # bytes, with its envelope: enough for a thousand arms
 
 MAX_SLOTS = 2000  # reports of one source, unless an honest one can need more
 
@@ -48,7 +57,7 @@ class Node(Pulls):
         super().__init__(group, Outbox(journal, setup.run, place.name, place.key if speak else None))
         self.place, self.journal = place, journal
         self.machine: PeerMachine = setup.room.peer(setup.layout, place.name, setup.unit, place.hears)
-        most = max(MAX_SLOTS, setup.room.most_reports(setup.layout, setup.unit))
+        most = max(MAX_SLOTS, setup.room.most_reports(setup.layout, setup.unit) + 1)  # and a summary
         self.slots = Slots(place.roster, setup.run, most)
         self.topics = {group.name for group in setup.layout.groups} | {VERDICT}
         self.inbox = Inbox[tuple[str, str], Envelope]()  # by source and topic
@@ -56,6 +65,7 @@ class Node(Pulls):
         self.own: list[Envelope] = []  # messages of the machine: signed and on disk
         self.careful = True  # stop on an own report that the journal lacks
         self.outgoing: list[tuple[str, bytes]] = []  # for all neighbours that hear it: (source, message)
+        self.summaries: dict[str, bytes] = {}  # by source, its own included
         self.evidence: dict[str, Evidence] = {}  # the first evidence against each source
         self.receipts: set[str] = set()  # "from NAME", "to NAME"
         self.ticks = 0
@@ -127,9 +137,11 @@ class Node(Pulls):
         try:
             if kind == EVIDENCE:
                 return self._weigh_evidence(sender, Evidence.decode(body))
-            if kind != REPORT or len(body) > MAX_REPORT:
+            if kind != REPORT or len(body) > MAX_SUMMARY:
                 raise Malformed("a message of unknown kind, or too long")
             envelope = Envelope.decode(body)
+            if envelope.topic != SUMMARY and len(body) > MAX_REPORT:
+                raise Malformed("a report is too long")
         except Malformed:
             self._refuse(sender, "malformed")
             return None
@@ -159,6 +171,8 @@ class Node(Pulls):
         if offer.outcome != "accepted":
             return None
         self.inbox.take((source, envelope.topic), envelope.sequence, envelope)
+        if envelope.topic == SUMMARY:
+            return SUMMARISED, body
         return ("heard", body) if source in self.machine.neighbours else None
 
     def _recall(self, sender: str, envelope: Envelope) -> None:
@@ -180,7 +194,8 @@ class Node(Pulls):
         source, both = evidence.first.source, (evidence.first, evidence.second)
         if source in self.evidence:
             return None
-        if any(len(envelope.encode()) > MAX_REPORT for envelope in both):
+        most = MAX_SUMMARY if evidence.first.topic == SUMMARY else MAX_REPORT
+        if any(len(envelope.encode()) > most for envelope in both):
             raise Malformed("a report is too long")
         if evidence.first.run != self.place.setup.run or not evidence.verify(self.place.roster):
             self._refuse(sender, "evidence")
@@ -194,6 +209,8 @@ class Node(Pulls):
 
     def _labelled(self, envelope: Envelope) -> bool:
         """Whether the topic matches the content. The machine judges content that can't be decoded."""
+        if envelope.topic == SUMMARY:
+            return self.place.setup.options.summaries and envelope.sequence == 0
         try:
             return self.machine.topic_of(envelope.content) == envelope.topic
         except Malformed:
@@ -208,6 +225,10 @@ class Node(Pulls):
             self.outgoing.append(("", EVIDENCE + body))
             return
         envelope = Envelope.decode(body)
+        if kind == SUMMARISED:
+            self.summaries[envelope.source] = envelope.content
+            self.outgoing.append((envelope.source, REPORT + body))
+            return
         if not self._faulty(envelope.source):
             self.outgoing.append((envelope.source, REPORT + body))
         self._act(self.machine.handle(Received(envelope.source, envelope.content)))
@@ -231,8 +252,12 @@ class Node(Pulls):
         self._act(self.machine.handle(PatienceOver(self.ticks)))
 
     def _speak(self) -> None:
-        for send in self.said[self.outbox.signed.total() :]:
+        signed = self.outbox.signed
+        for send in self.said[signed.total() - signed[SUMMARY] :]:
             self.outbox.say("said", self.machine.topic_of(send.payload), send.payload)
+        content = self.tally.summary().encode()[0] if self.over and not signed[SUMMARY] else b""
+        if content and self.place.setup.options.summaries and len(content) <= MAX_SUMMARY - MAX_REPORT:
+            self.outbox.say(SUMMARISED, SUMMARY, content)
 
     def write(self) -> None:
         """Write all pending events atomically; then new messages may be sent."""
@@ -240,7 +265,10 @@ class Node(Pulls):
             self._say(envelope)
 
     def _say(self, envelope: Envelope) -> None:
-        self.own.append(envelope)
+        if envelope.topic == SUMMARY:
+            self.summaries[envelope.source] = envelope.content
+        else:
+            self.own.append(envelope)
         self.outgoing.append((self.place.name, REPORT + envelope.encode()))
 
     def replay(self, event: Event) -> None:
@@ -259,6 +287,8 @@ class Node(Pulls):
                 self._learn("heard", body)
             case "said":
                 self._check_said(event.seq, Envelope.decode(body))
+            case "summary":
+                self._check_summary(event.seq, body)
             case "evidence":
                 evidence = Evidence.decode(body)
                 if not evidence.verify(self.place.roster):
@@ -283,11 +313,45 @@ class Node(Pulls):
         self.outbox.restore(topic, seq)
         self._say(envelope)
 
+    def _check_summary(self, seq: int, body: bytes) -> None:
+        """Check a summary: its own follows from its rewards, another's has a valid signature."""
+        envelope = Envelope.decode(body)
+        if envelope.source == self.place.name:
+            own = self.place.roster.current.get(self.place.name)
+            due = self.over and envelope.content == self.tally.summary().encode()[0]
+            if not due or own is None or not envelope.signed_with(own.key):
+                self.failures.append(f"event {seq}: an own summary that does not follow from the rewards")
+            self.outbox.restore(SUMMARY, seq)
+            self._say(envelope)
+            return
+        offer = self.slots.offer(body)
+        if offer.outcome != "accepted":
+            self.failures.append(f"event {seq}: a summary that is {offer.reason or 'not valid'}")
+            return
+        self.inbox.take((envelope.source, SUMMARY), envelope.sequence, envelope)
+        self._learn(SUMMARISED, body)
+
+    @property
+    def unheard(self) -> set[str]:
+        """Nodes whose summary is still to come, as far as this node can know."""
+        if not self.place.setup.options.summaries:
+            return set()
+        return set(self.place.setup.layout.clients) - self.summaries.keys() - self.suspects().keys()
+
+    def _book(self) -> SummaryBook | None:
+        """The summaries that have arrived; None before the verdict, and where nodes keep theirs."""
+        setup = self.place.setup
+        if self.verdict is None or not setup.options.summaries:
+            return None
+        book = SummaryBook(setup.layout, setup.room.coins, self.suspects())
+        for source, content in self.summaries.items():
+            book.take(source, content)
+        return book
+
     def suspects(self) -> dict[str, str]:
         """Clients proven faulty, and why: by evidence that anyone can check, or only to this node."""
         found = {
-            source: f"signed two different reports number {e.first.sequence} on "
-            + (f'arm-set "{e.first.topic}"' if e.first.topic else "the verdict")
+            source: f"signed two different reports number {e.first.sequence} on {_subject(e.first.topic)}"
             for source, e in self.evidence.items()
         }
         for fault in self.machine.faulty:
@@ -296,13 +360,20 @@ class Node(Pulls):
 
     def record(self) -> Record:
         """The record of this peer: its own part of the run."""
-        heard_by = len(self.place.heard)
+        heard_by, book = len(self.place.heard), self._book()
+        bits, after = sum(send.bits for send in self.said), 0 if book is None else book.bits
         return conclude_peer(
             self.place.setup, self.machine,
-            bits=heard_by * sum(send.bits for send in self.said),
+            bits=Bits(heard_by * bits, 0, heard_by * after),
             wire_bytes=heard_by * sum(len(send.payload) for send in self.said),
             evidence=[evidence.to_dict() for evidence in self.evidence.values()],
+            summaries=book,
         )  # fmt: skip
+
+
+def _subject(topic: str) -> str:
+    """What a report is about, in words."""
+    return {VERDICT: "the verdict", SUMMARY: "all its arms"}.get(topic, f'arm-set "{topic}"')
 
 
 def belongs(journal: Journal, place: Place) -> bool:

@@ -25,7 +25,7 @@ from bestarm.protocol.verdict import Verdict
 from bestarm.util.files import write
 
 LULL = 0.5  # idle time after which a node that is done asks for receipts
-GRACE = 2.0  # before it leaves, so that lost receipts can be asked for again
+GRACE = 2.0  # before it leaves, so that lost receipts can be asked for again, and summaries can arrive
 LOOK = 0.25  # interval for clock, status, receipts and evidence
 BATCH = 256  # messages that share one write to the disk
 log = logging.getLogger("bestarm.mesh")
@@ -93,7 +93,7 @@ class Run:
         self.listened = len(self.node.journal) == 0  # after a restart, first receive own earlier reports
         self.gave_up = ""  # the reason, if its patience ran out
         self.filed: set[str] = set()  # sources with evidence files in the folder
-        self.saved = -1  # pieces of evidence in the record that was saved
+        self.saved = (-1, 0)  # pieces of evidence and summaries in the record that was saved
         self.shown: dict[str, Any] = {}
         self.times: dict[str, float] = {}  # times of its Phase I report and its verdict
 
@@ -163,7 +163,7 @@ class Run:
                 name = folder_name(source, self.place.setup.layout.clients.index(source))
                 save_evidence(self.place.folder / f"evidence-{name}.json", self.node.evidence[source])
                 log.warning("%s: %s %s", self.place.name, source, self.node.suspects()[source])
-            if self.node.verdict is not None and self.saved != len(self.node.evidence):
+            if self.node.verdict is not None and self.saved != self._parts():
                 self._save()
             if self.node.done and now - self.stirred > LULL:
                 for line in self.lines:
@@ -172,10 +172,14 @@ class Run:
             await asyncio.sleep(LOOK)
 
     def _save(self) -> None:
-        """Save the record: at the verdict, when there is new evidence, and at the end."""
+        """Save the record: at the verdict, when there is new evidence or a summary, and at the end."""
         if self.node.verdict is not None:
-            self.saved = len(self.node.evidence)
+            self.saved = self._parts()
             self.node.record().save(self.place.folder / RECORD)
+
+    def _parts(self) -> tuple[int, int]:
+        """What may still be added to the record after the verdict: evidence and summaries."""
+        return len(self.node.evidence), len(self.node.summaries)
 
     def _receipts(self) -> None:
         """Journal which neighbours are done, so that a restart does not wait for them."""
@@ -233,7 +237,8 @@ class Run:
         while until is None or time.monotonic() < until:
             heard = all(line.answered for line in self.lines)
             quiet = not self.gate.live and time.monotonic() - self.gate.called > GRACE
-            if heard and quiet and self.gate.answered >= set(self.place.hears):
+            told = not self.node.unheard or time.monotonic() - self.stirred > GRACE
+            if heard and quiet and told and self.gate.answered >= set(self.place.hears):
                 self._receipts()
                 return
             await asyncio.sleep(0.1)

@@ -78,3 +78,6 @@ def _differences(record: Record, saved: Record) -> Iterator[str]:
             yield key
     if any(each not in mine["evidence"] for each in theirs["evidence"]):
         yield "evidence"
+    known = mine["summaries"] or {}
+    if any(known.get(name) != summary for name, summary in (theirs["summaries"] or {}).items()):
+        yield "summaries"

@@ -20,7 +20,7 @@ from typing import Any
 
 from bestarm.deploy.mesh.certificates import HOST, fingerprint
 from bestarm.deploy.mesh.files import Neighbour, Place
-from bestarm.deploy.mesh.node import MAX_REPORT
+from bestarm.deploy.mesh.node import MAX_REPORT, MAX_SUMMARY
 from bestarm.deploy.process import checkpoint
 from bestarm.errors import InputError
 from bestarm.version import __version__
@@ -38,9 +38,10 @@ except ImportError:
 
 
 SERVICE = "bestarm.Mesh"
-MAX_WORD = 1 + 4 + 2 * MAX_REPORT  # bytes: evidence is two reports
-MAX_MESSAGE = 1 << 15  # bytes: pending words are sent together
-RATE, BURST = 500.0, 2000.0  # reports per sender: per second, and at once
+MAX_WORD = 1 + 4 + 2 * MAX_SUMMARY  # bytes: evidence is two reports
+MAX_MESSAGE = 1 << 17  # bytes: pending words are sent together
+TOGETHER = 1 << 14  # bytes: a message with this many waits for no further words
+RATE, BURST = 500.0, 2000.0  # reports per sender: per second, and at once; a long one counts as several
 RETRY = 0.2  # seconds
 
 BOTH = [
@@ -176,7 +177,7 @@ class Gate:
                 recall = True
                 while (data := await within(context.read())) is not grpc.aio.EOF:
                     words = unpack(data)
-                    wait = rate.take(max(len(words), 1))
+                    wait = rate.take(max(len(words), len(data) // MAX_REPORT, 1))
                     self.words[name] += len(words)
                     for word in (*words, None) if recall else words:
                         await self.deliver(name, word)
@@ -288,7 +289,7 @@ class Line:
             self._sort()
             while own or others or first:
                 words: list[bytes] = []
-                while (own or others) and sum(map(len, words)) < MAX_MESSAGE // 2:
+                while (own or others) and sum(map(len, words)) < TOGETHER:
                     words += self.worded((own or others).popleft())
                 if words or first:  # the first message is sent even if it is empty
                     first, message = False, pack(words)

@@ -18,6 +18,7 @@ from bestarm.errors import InputError
 from bestarm.problem.privacy import answer
 from bestarm.problem.scale import Scale
 from bestarm.protocol.events import Pull
+from bestarm.protocol.verdict import Verdict
 from bestarm.util.text import shorten
 
 PIECE = 10_000  # rewards requested at a time
@@ -70,6 +71,23 @@ class Retry:
         [0.5, 1.0, 2.0, 3]
         """
         return min(self.longest, self.wait * self.factor ** min(failures - 1, 60))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a source whose subjects arrive stands: its pace, and what is left of the pulls that are announced.
+
+    `to_assign` of them have no subject yet, `to_come` have one whose reward is still to come.
+    """
+
+    per_hour: float
+    to_assign: int
+    to_come: int
+
+    @property
+    def ahead(self) -> bool:
+        """Whether all that is announced is assigned, although rewards are still to come."""
+        return self.to_assign == 0 and self.to_come > 0
 
 
 class Source(ABC):
@@ -152,6 +170,17 @@ class Source(ABC):
 
     def demand_same(self, played: Mapping[str, tuple[int, str]], redrawn: bool) -> None:  # noqa: B027
         """InputError if rewards that counted before a restart could count again: see ``mark``."""
+
+    def standing(self) -> Standing | None:
+        """The pace of subjects that arrive, and what is left; None for rewards that are fetched."""
+        return None
+
+    def remarks(self) -> list[str]:
+        """What the operator should know about the rewards so far."""
+        return []
+
+    async def decided(self, verdict: Verdict) -> None:  # noqa: B027 (most sources tell nobody)
+        """The run has ended with this verdict."""
 
     async def close(self) -> None:  # noqa: B027 (most sources start no processes)
         """Stop anything that the source started."""

@@ -84,6 +84,14 @@ _ASKED = dataclasses.replace(
     lies=sites.LIES,
     trace=sites.Trace,
 )
-METHOD = dataclasses.replace(METHOD, grouped=_GROUPED, robust=_ROBUST, asked=_ASKED)
+_AHEAD = dataclasses.replace(_ASKED, trace=sites.ArmTrace)  # "anywhere" with several open blocks
+METHOD = dataclasses.replace(
+    METHOD,
+    grouped=_GROUPED,
+    robust=_ROBUST,
+    asked=_ASKED,
+    ahead=_AHEAD,
+    goes_ahead=lambda options: options.open_blocks > 1,
+)
 
 __all__ = ["METHOD", "PREFERENCES", "Bet", "Client", "Server"]

@@ -24,6 +24,18 @@ def spread(missing: Ints, *, moments: bool, against: int | None = None) -> Pull:
     return Pull(tuple(arms.tolist()), times, shares if max(shares) > 1 else (), moments, against)
 
 
+def spread_all(missing: Ints) -> tuple[Ints, Ints]:
+    """``spread`` for many clients at once: the times of each pull, and the shares of the arms.
+
+    >>> times, shares = spread_all(np.array([[12, 0, 36], [0, 0, 0]]))
+    >>> times.tolist(), shares.tolist()
+    ([12, 0], [[1, 0, 3], [0, 0, 0]])
+    """
+    least = np.where(missing > 0, missing, np.iinfo(np.int64).max).min(axis=1)
+    times = np.where(missing.any(axis=1), least, 0)
+    return times, missing // np.maximum(times, 1)[:, None]
+
+
 def as_sums(arms: int, pull: Pull, event: Pulled) -> Sums:
     """The rewards of a batch as sums over all arms of the client."""
     at = list(pull.arms)

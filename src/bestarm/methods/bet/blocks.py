@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from bestarm.errors import InputError
 from bestarm.methods.bet.levels import BetWire
-from bestarm.methods.bet.options import PREFERENCES, Bet
+from bestarm.methods.bet.options import PREFERENCES, Bet, PrivateBet
 from bestarm.problem.layout import Layout
 from bestarm.protocol.rounds import refuse_epsilon, refuse_small_groups
 
@@ -14,11 +15,22 @@ MAX_PULLS = 2**36  # pulls of one arm: the run ends before it would need more
 
 
 class Blocks:
-    """How many pulls each block adds. `n` is the pulls of an arm that has never been the champion."""
+    """How many pulls each block adds. `n` is the pulls of an arm that has never been the champion.
+
+    Random answers shrink all gaps by κ, so n of them tell about as much as κ²·n rewards. The first pulls are
+    1/κ² times as many, and the stakes reach κ times as far down. Otherwise a private run would pass through
+    many blocks in which its bets follow noise.
+
+    >>> from bestarm.problem.scale import Scale
+    >>> Blocks(Bet()).n1, Blocks(Bet().rescaled(Scale(privacy=1.0))).n1
+    (24, 113)
+    """
 
     def __init__(self, options: Bet) -> None:
         n1, q = PREFERENCES[options.prefer]
-        self.n1 = n1 if options.n1 is None else options.n1
+        self.slope = options.slope if isinstance(options, PrivateBet) else 1.0
+        # Rounded first, so that every participant gets the same number, whatever its tanh is like.
+        self.n1 = math.ceil(round(n1 / self.slope**2, 6)) if options.n1 is None else options.n1
         self.q = Fraction(q if options.q is None else options.q).limit_denominator(10**6)
 
     def step(self, n: int) -> int:
@@ -41,9 +53,12 @@ def refuse(layout: Layout, options: Bet) -> None:
     if layout.question.kind != "anywhere":
         refuse_question(layout, options)
         return
-    if options.margin or options.open_blocks > 1 or options.allocation != "weights":
+    if options.open_blocks > 1:
+        refuse_question(layout, options)
+        return
+    if options.margin or options.allocation != "weights":
         raise InputError(
-            'margin, open_blocks and allocation do not belong to question = "anywhere"',
+            'margin and allocation do not belong to question = "anywhere" with open_blocks = 1',
             fix='Ask another question, such as question = "overall", or leave them out',
         )
     refuse_small_groups(layout, options, 2, "bet")
@@ -67,6 +82,12 @@ def refuse_question(layout: Layout, options: Bet) -> None:
     kind = layout.question.kind
     if options.byzantine:
         _refuse_lying_sites(layout, options.byzantine)
+    if options.epsilon > 0 and kind == "anywhere":
+        raise InputError(
+            f"epsilon = {options.epsilon:g} is not supported with open_blocks = {options.open_blocks}: "
+            "evidence that an arm is close enough belongs to one champion, named when the last block closed",
+            expected="open_blocks = 1, or epsilon = 0",
+        )
     if options.epsilon > 0:
         raise InputError(
             f'epsilon = {options.epsilon:g} is not supported with question = "{kind}"',
@@ -89,7 +110,7 @@ def refuse_question(layout: Layout, options: Bet) -> None:
     if options.margin >= 1.0:
         raise InputError("the margin is as wide as the range of the rewards", expected="a smaller margin")
     names = {name for group in layout.groups for name in group.arms}
-    if kind != "each" and len(names) < 2:
+    if kind not in ("each", "anywhere") and len(names) < 2:
         raise InputError("there is only one option", expected="at least two options to compare")
 
 

@@ -346,9 +346,10 @@ class Client(BlockClient[Downlink | Missed | None]):
         self.bets = self.cover_bets = None
         if len(rivals):
             own, ratio = self.sums.at(rivals), np.full(len(rivals), self.ratio)
-            self.bets = bet_decisions.bets(self.champion.sums, own, ratio, self.n)
+            slope, champion = self.blocks.slope, self.champion.sums
+            self.bets = bet_decisions.bets(champion, own, ratio, self.n, slope=slope)
             if epsilon > 0.0:
-                self.cover_bets = bet_decisions.bets(self.champion.sums, own, ratio, self.n, epsilon)
+                self.cover_bets = bet_decisions.bets(champion, own, ratio, self.n, epsilon, slope)
 
     def _end(self, closed: bool, report: Report | None) -> list[Action]:
         """Update the wealths if the block was closed, and send the summary."""

@@ -7,26 +7,42 @@ filling. Decisions are made in ``decisions``, and messages are encoded by the sa
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bestarm.methods.bet import decisions as bet_decisions
-from bestarm.methods.bet.batches import note_batch, spread
+from bestarm.methods.bet.batches import spread_all
 from bestarm.methods.bet.blocks import Blocks, wire_of
 from bestarm.methods.bet.client import Champion
 from bestarm.methods.bet.decisions import Bets
 from bestarm.methods.bet.downlink import Down, Expected, Last, Named, Renamed, decode_down
-from bestarm.methods.bet.levels import Report, Standing, summary_levels
+from bestarm.methods.bet.levels import (
+    Report,
+    Standing,
+    ceil_level,
+    floor_level,
+    standing_precision,
+    summary_levels,
+)
 from bestarm.methods.bet.options import Bet
 from bestarm.methods.bet.uplink import MOST_SUPPLY, Context, Notice, Part, Summary, Tag, Uplink, encode
 from bestarm.problem.layout import Layout
 from bestarm.protocol.crowd import Said
 from bestarm.protocol.decisions import Floats, Ints, Mask
-from bestarm.protocol.events import Pull, Pulled
 from bestarm.protocol.rounds import one_arm
 from bestarm.stats.sums import Sums
+
+
+@dataclasses.dataclass(frozen=True)
+class _Batch:
+    """The rewards of one pull of each client that pulls, and how many messages it had heard before."""
+
+    heard: int
+    times: Ints
+    shares: Ints
+    rewards: Sums
 
 
 class Crowd:
@@ -46,29 +62,52 @@ class Crowd:
         self.known = counts.copy()  # arms that are in, as the server knows it
         self.told = counts.copy()  # what it knows once the block is closed
         self.contested: Mask = np.ones(len(counts), dtype=bool)
-        self.pulls: dict[int, Pull] = {}
+        self.times, self.shares = np.zeros(len(counts), dtype=np.int64), np.zeros(shape, dtype=np.int64)
         self.block, self.naming, self.n, self.times_heard = 0, 0, 0, 0
         self.step, self.ratio = self.blocks.n1, 1
         self.champion: Champion | None = None
         self.closed: Champion | None = None
         self.bets: Bets | None = None  # against all rivals, in the order of ``_rivals``
         self.made = np.zeros((2, len(counts)), dtype=np.int64)  # first pulls, and pulls in blocks
-        self.batches: list[list[dict[str, Any]]] = [[] for _ in counts]
+        self.batches: list[_Batch] = []
         self.wealths: list[list[dict[str, Any]]] = [[] for _ in counts]
         self.exits: list[list[dict[str, Any]]] = [[] for _ in counts]
         self.messages: dict[tuple[object, ...], bytes] = {}  # of the open block, by what they say
-        self.plans: dict[tuple[int, ...], Pull] = {}
 
-    def local(self, client: int) -> dict[str, Any]:
-        """A client's part of the certificate, as plain values."""
+    def local(self) -> list[dict[str, Any]]:
+        """Each client's part of the certificate, as plain values."""
         columns = ("arm", "epoch", "block", "pulls", "log_wealth", "champion")
-        return {
-            "pulls": self.made[:, client].tolist(),
-            "supply": self.told_supply[client],
-            "batches": self.batches[client],
-            "wealth": self.wealths[client],
-            "exits": {c: [row[c] for row in self.exits[client]] for c in columns},
-        }
+        made, noted = self.made.T.tolist(), self._noted()
+        return [
+            {
+                "pulls": made[i],
+                "supply": self.told_supply[i],
+                "batches": noted[i],
+                "wealth": self.wealths[i],
+                "exits": {c: [row[c] for row in self.exits[i]] for c in columns},
+            }
+            for i in range(len(made))
+        ]
+
+    def _noted(self) -> list[list[dict[str, Any]]]:
+        """The rewards of each client by batch, as ``note_batch`` notes them."""
+        noted: list[list[dict[str, Any]]] = [[] for _ in self.binary]
+        binary = self.binary.tolist()
+        for batch in self.batches:
+            clients = np.flatnonzero(batch.times)
+            shares, sums = batch.shares[clients], batch.rewards.at(clients)
+            pulled = shares > 0
+            ends = np.cumsum(pulled.sum(axis=1)).tolist()
+            arms, each = np.nonzero(pulled)[1].tolist(), shares[pulled].tolist()
+            parts = dict(zip(("sums", "squares", "least", "most"), sums.parts[1:], strict=True))
+            columns = {name: part[pulled].tolist() for name, part in parts.items()}
+            begin = 0
+            for i, times, end in zip(clients.tolist(), batch.times[clients].tolist(), ends, strict=True):
+                own, begin = slice(begin, end), end
+                row = {"heard": batch.heard, "arms": arms[own], "each": each[own], "times": times}
+                names = ("sums",) if binary[i] else tuple(columns)
+                noted[i].append(row | {name: columns[name][own] for name in names})
+        return noted
 
     # Events
 
@@ -79,25 +118,13 @@ class Crowd:
             self.supply[i, : len(left)] = [MOST_SUPPLY if n is None else min(n, MOST_SUPPLY) for n in left]
         return self._pull(self.there.copy())
 
-    def took(self, rewards: Mapping[int, Pulled]) -> Said:
+    def took(self, rewards: Sums) -> Said:
         """Take the rewards of all outstanding pulls."""
-        asked, self.pulls = self.pulls, {}
-        clients = [i for i in rewards for _ in asked[i].arms]
-        arms = [a for i in rewards for a in asked[i].arms]
-        new = Sums.none(self.log_wealth.shape)
-        new.count[clients, arms] = [n * pulled.times for i, pulled in rewards.items() for n in asked[i].each]
-        new.total[clients, arms] = [x for pulled in rewards.values() for x in pulled.sums]
-        rich = [(pulled.squares or pulled.sums) for pulled in rewards.values()]
-        new.squares[clients, arms] = [x for row in rich for x in row]
-        new.least[clients, arms] = [x for p in rewards.values() for x in (p.least or (0.0,) * len(p.sums))]
-        new.most[clients, arms] = [x for p in rewards.values() for x in (p.most or (1.0,) * len(p.sums))]
-        self.fresh = self.fresh.plus(new)
-        self.supply -= new.count.astype(np.int64)
-        self.made[min(self.block, 1)] += new.count.sum(axis=1).astype(np.int64)
-        for i, pulled in rewards.items():
-            note_batch(self.batches[i], self.times_heard, asked[i], pulled)
-        who = np.zeros(len(self.there), dtype=bool)
-        who[list(rewards)] = True
+        self.batches.append(_Batch(self.times_heard, self.times, self.shares, rewards))
+        self.fresh = self.fresh.plus(rewards)
+        new, who = rewards.count.astype(np.int64), self.times > 0
+        self.supply -= new
+        self.made[min(self.block, 1)] += new.sum(axis=1)
         return self._pull(who)
 
     def heard(self, data: bytes) -> Said:
@@ -105,7 +132,7 @@ class Crowd:
         champion, closed = (None if c is None else c.name for c in (self.champion, self.closed))
         at = Expected(self.wire, champion, closed, self.n, self.step, self.ratio * self.step)
         message = decode_down(data, at)
-        self.pulls = {}
+        self.times = np.zeros_like(self.times)
         self.messages.clear()
         self.times_heard += 1
         match message:
@@ -158,8 +185,8 @@ class Crowd:
         rivals = np.nonzero(self._rivals())
         self.bets = None
         if len(rivals[0]):
-            ratio = np.full(len(rivals[0]), self.ratio)
-            self.bets = bet_decisions.bets(self.champion.sums, self.sums.at(rivals), ratio, self.n)
+            ratio, own = np.full(len(rivals[0]), self.ratio), self.sums.at(rivals)
+            self.bets = bet_decisions.bets(self.champion.sums, own, ratio, self.n, slope=self.blocks.slope)
         for i, payload in self._pull(plays):
             said.setdefault(i, []).append(payload)
         return [(i, payload) for i in sorted(said) for payload in said[i]]
@@ -189,39 +216,53 @@ class Crowd:
         missing = np.where(who[:, None], need - self.fresh.count.astype(np.int64), 0)
         if self.block == 0:
             missing = np.minimum(missing, self.supply)
-        pulls = missing.any(axis=1)
-        for i in np.flatnonzero(pulls).tolist():
-            binary = bool(self.binary[i])
-            key = (*missing[i].tolist(), binary)
-            if key not in self.plans:
-                self.plans[key] = spread(missing[i], moments=not binary)
-            self.pulls[i] = self.plans[key]
-        return self._report(who & ~pulls)
+        self.times, self.shares = spread_all(missing)
+        return self._report(who & (self.times == 0))
 
     def _report(self, who: Mask) -> Said:
-        """The parts of the block of these clients."""
-        if not who.any():
+        """The parts of the block of these clients; those that say the same share a payload."""
+        clients = np.flatnonzero(who)
+        if not len(clients):
             return []
         now, among = self.sums.plus(self.fresh), self._rivals()
         if self.champion is not None:
             among &= bet_decisions.leads(now, self.champion.sums, self.options.epsilon)
-        leads = np.asarray(among.any(axis=1))
-        top, mean, second = (part.tolist() for part in self._tops(now, among))
-        told = self.inside.sum(axis=1)
-        self.told[who] = told[who]
+        arms = self.inside.sum(axis=1)
+        self.told[clients] = arms[clients]
         scarce = np.where(self.inside, self.supply.clip(0), MOST_SUPPLY).min(axis=1)
-        home = -1 if self.champion is None else self.champion.group
-        said = []
-        for i in np.flatnonzero(who).tolist():
-            report = standing = None
-            if i == home:
-                report = self._reported()
-            if leads[i]:
-                standing = Standing.of(top[i], mean[i], second[i], self.n + self.step, bool(self.binary[i]))
-            left = None if told[i] == self.known[i] else int(told[i])
-            supply = int(scarce[i]) if self.wire.finite else None
-            said.append((i, self._message(i, Part(left, standing, report, supply))))
-        return said
+        mine = np.zeros(len(who), dtype=bool)
+        if self.champion is not None:
+            mine[self.champion.group] = True
+        top, mean, second = self._levels(now, among)
+        says = (
+            mine, arms, self.known, among.any(axis=1), top, mean, second, scarce,
+            self.binary, self.wire.arm_counts,
+        )  # fmt: skip
+        rows = np.stack([np.asarray(column, dtype=np.int64)[clients] for column in says], axis=1)
+        rows[rows[:, 3] == 0, 4:7] = 0  # no standing
+        rows[:, 7] *= self.wire.finite
+        _, firsts, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        payloads = [self._part(int(clients[k]), rows[k].tolist()) for k in firsts]
+        return [(i, payloads[k]) for i, k in zip(clients.tolist(), which.ravel().tolist(), strict=True)]
+
+    def _levels(self, now: Sums, among: Mask) -> tuple[Ints, Ints, Ints]:
+        """The top arm of each client among these, and the levels of its standing."""
+        top, mean, second = self._tops(now, among)
+        bits = [standing_precision(self.n + self.step, binary) for binary in (False, True)]
+        both = ((floor_level(mean, k), ceil_level(second, k)) for k in bits)
+        (mean, second), (coins, _) = both
+        return top, np.where(self.binary, coins, mean), np.where(self.binary, 0, second)
+
+    def _part(self, i: int, row: list[int]) -> bytes:
+        """The part of client i, from its row of ``_report``."""
+        mine, arms, known, leads, top, mean, second, scarce, binary, _ = row
+        report = self._reported() if mine else None
+        standing = None
+        if leads:
+            bits = standing_precision(self.n + self.step, bool(binary))
+            standing = Standing(top, bits, mean, None if binary else second)
+        left = None if arms == known else arms
+        return self._message(i, Part(left, standing, report, scarce if self.wire.finite else None))
 
     def _reported(self) -> Report:
         """The champion's rewards of the block."""

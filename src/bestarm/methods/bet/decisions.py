@@ -95,12 +95,17 @@ class Bets:
     epsilon: float = 0.0
 
 
-def bets(champion: Sums, rival: Sums, c: ArrayLike, pulls: int, epsilon: float = 0.0) -> Bets:
-    """The bets against rivals, from the rewards of champion and rivals in earlier blocks."""
+def bets(
+    champion: Sums, rival: Sums, c: ArrayLike, pulls: int, epsilon: float = 0.0, slope: float = 1.0
+) -> Bets:
+    """The bets against rivals, from the rewards of champion and rivals in earlier blocks.
+
+    `slope`: see ``betting.stake_count``.
+    """
     c = np.asarray(c, dtype=np.float64)
     high, low = estimate(champion.count, champion.total), estimate(rival.count, rival.total)
     centre = betting.centre_of(high, low, c)
-    stakes = betting.stakes_of(centre, c, betting.stake_count(pulls))
+    stakes = betting.stakes_of(centre, c, betting.stake_count(pulls, slope))
     spread = (
         betting.second_moment(champion.count, champion.total, champion.squares, centre),
         betting.second_moment(rival.count, rival.total, rival.squares, centre),

@@ -187,7 +187,8 @@ class _Trials:
         """The bets of the block that is open, from the rewards before it, in the order of the rivals."""
         trial, group, arm = np.nonzero(rivals)
         own = self.sums.at((self.live[trial], group, arm))
-        return bet_decisions.bets(champion.at(trial), own, self.ratio[self.live[trial]], self.n)
+        ratio, slope = self.ratio[self.live[trial]], self.blocks.slope
+        return bet_decisions.bets(champion.at(trial), own, ratio, self.n, slope=slope)
 
     def _told(self, fresh: Sums, rows: Ints, home: Ints, arm: Ints) -> Sums:
         """The champion's rewards in this block, as its report is read."""

@@ -6,6 +6,7 @@ smallest reward down (Lemma 2). Rounding becomes finer as pulls grow.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,8 +103,8 @@ class Standing:
     @property
     def moments(self) -> tuple[float, float]:
         """The mean and the second moment that it stands for; for 0/1 rewards they are the same."""
-        mean = float(floored(self.mean, self.bits))
-        return mean, mean if self.second is None else float(ceiled(self.second, self.bits))
+        mean = math.ldexp(self.mean, -self.bits)
+        return mean, mean if self.second is None else math.ldexp(self.second + 1, -self.bits)
 
     def write(self, w: Writer, wire: BetWire, group: int) -> None:
         w.fixed(self.arm, width_of(wire.arm_counts[group]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bestarm.problem.scale import Scale
 from bestarm.protocol.options import Common, choice, number, option, whole
 
 # What to save: (n1, q). The costs of each are in docs/bet.md.
@@ -17,7 +18,8 @@ class Bet(Common):
     Parameters
     ----------
     n1 : int, optional
-        The pulls of each arm before the first bets.
+        The pulls of each arm before the first bets. With privacy, the default is larger by 1/κ², since a
+        random answer tells about κ² as much as a reward.
     q : float, optional
         The factor by which pulls grow from block to block.
     prefer : str
@@ -31,12 +33,12 @@ class Bet(Common):
     allocation : str
         How the pulls of a block are shared among sites, for questions about all of them: in proportion to
         their weights ("weights"), equally ("equal"), to weight times standard deviation ("neyman"), or to the
-        pace of a live experiment's sites ("pace"; elsewhere to their weights).
+        pace of sites whose subjects arrive ("pace"; elsewhere to their weights).
     margin : float
         For the question "control": the lead that does not matter, in units of the rewards.
     open_blocks : int
-        How many blocks may be open at once, for questions about several sites. With more than one, fast sites
-        need not wait for slow ones.
+        How many blocks may be open at once. With more than one, fast sites need not wait for slow ones; with
+        the question "each", every site closes its own blocks.
 
     Raises
     ------
@@ -92,3 +94,14 @@ class Bet(Common):
     open_blocks: int = option(
         1, "blocks that may be open at once, so that fast sites need not wait", whole(1, 64), "1 to 64"
     )
+
+    def rescaled(self, scale: Scale) -> Bet:
+        made = super().rescaled(scale)
+        return made if scale.privacy is None else PrivateBet(**vars(made), slope=scale.slope)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateBet(Bet):
+    """The options in the form that machines use if rewards are random answers, which shrink gaps by κ."""
+
+    slope: float = option(1.0, "κ of the answers", number(above=0.0, below=1.0 + 1e-9), "in (0, 1]")

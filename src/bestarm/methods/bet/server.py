@@ -19,6 +19,7 @@ from bestarm.methods.bet.uplink import (
     Stopped,
     Summary,
     Tag,
+    Uplink,
     decode,
 )
 from bestarm.problem.layout import Layout
@@ -41,6 +42,8 @@ class Server(SoloServer):
         self.epoch = 0
         self.ends = False  # whether summaries are collected
         self.ending: Reason | None = None  # why, unless there is a winner
+        self.decoded_at: tuple[int, ...] = ()
+        self.decoded: dict[tuple[object, ...], tuple[Uplink | Stale, int]] = {}  # messages to this naming
         self._begin()
 
     def _begin(self) -> None:
@@ -63,7 +66,7 @@ class Server(SoloServer):
         ] = ()  # groups without a part, and how many of their arms play
         self.summaries: dict[int, Summary] = {}
         # Pulls of each arm, if it has never left.
-        self.counts = [np.zeros(arms, dtype=np.int64) for arms in self.layout.arm_counts]
+        self.counts = np.zeros((len(self.left), max(self.layout.arm_counts)), dtype=np.int64)
         self.was_champion: set[int] = set()
         self.champions = self.answer = (
             0  # how many champions were named, until now and until the closed block
@@ -72,12 +75,23 @@ class Server(SoloServer):
         self.supply: dict[int, int] = {}  # the fewest rewards that an arm of each client still has
         self.since = 0  # pulls of the closed block's champion since it was named
 
-    def _context(self, j: int) -> Context:
+    def _decoded(self, j: int, data: bytes) -> tuple[Uplink | Stale, int]:
+        """A message of group j and its size in bits; with thousands of clients, most send the same bytes."""
+        wire = self.own_wire
         owes = self.champion is not None and self.champion.group == j
         report = self.ratio * self.step if owes else None
-        tag, known = Tag(self.epoch, self.naming), int(self._playing[j])
+        known = int(self._playing[j])
         count = self._measured_count() if self.closed is not None and self.closed.group == j else None
-        return Context(self.own_wire, j, tag, self.n, self.step, known, report, count, self.block)
+        place = self.epoch, self.block, self.naming, self.n, self.step
+        if place != self.decoded_at:
+            self.decoded_at, self.decoded = place, {}
+        key = data, known, report, count, wire.arm_counts[j], wire.binary[j]
+        found = self.decoded.get(key)
+        if found is None:
+            tag = Tag(self.epoch, self.naming)
+            at = Context(wire, j, tag, self.n, self.step, known, report, count, self.block)
+            found = self.decoded[key] = decode(data, at)
+        return found
 
     @property
     def _playing(self) -> decisions.Ints:
@@ -88,7 +102,7 @@ class Server(SoloServer):
     def _measured_count(self) -> int:
         """The rewards of the closed block's champion that its interval rests on."""
         assert self.closed is not None
-        return self.since if self.own_wire.covers else int(self.counts[self.closed.group][self.closed.arm])
+        return self.since if self.own_wire.covers else int(self.counts[self.closed.name])
 
     def _expects(self, sender: str, data: bytes) -> bool:
         j = self.layout.group_of.get(sender)
@@ -102,7 +116,7 @@ class Server(SoloServer):
             return self._undecided("votes")
 
     def _take(self, j: int, data: bytes) -> list[Action]:
-        message, bits = decode(data, self._context(j))
+        message, bits = self._decoded(j, data)
         if isinstance(message, Summary):
             self.bits_after += bits
             self._check(j, message)
@@ -217,20 +231,20 @@ class Server(SoloServer):
         return self._next_round(self.there.copy(), Down(report, named, filled))
 
     def _count_pulls(self) -> None:
-        for j, counts in enumerate(self.counts):
-            counts += self.step if self.there[j] else 0
+        self.counts[self.there] += self.step
         if self.champion is not None:
-            self.counts[self.champion.group][self.champion.arm] += (self.ratio - 1) * self.step
+            self.counts[self.champion.name] += (self.ratio - 1) * self.step
 
     def _name(self) -> Named:
         """Name a champion: that of the closed block, or one whose standing was sent in it."""
         epsilon = self.options.epsilon
-        places: list[tuple[int, int, Standing | None]] = []
-        ranks: list[float] = []
-        for j, sent in self.candidates.items():
-            if self.there[j] and (epsilon == 0.0 or self._leads(sent)):
-                places.append((j, sent.arm, sent))
-                ranks.append(float(bet_decisions.rank_at(*sent.moments, self.n)))
+        places: list[tuple[int, int, Standing | None]] = [
+            (j, sent.arm, sent)
+            for j, sent in self.candidates.items()
+            if self.there[j] and (epsilon == 0.0 or self._leads(sent))
+        ]
+        moments = np.array([sent.moments for _, _, sent in places if sent is not None]).reshape(-1, 2)
+        ranks: list[float] = bet_decisions.rank_at(*moments.T, self.n).tolist()
         if self.closed is not None and (epsilon == 0.0 or not places):
             places.append((*self.closed.name, None))
             ranks.append(float(bet_decisions.rank_of(self.closed.sums)))

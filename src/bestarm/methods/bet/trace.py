@@ -17,6 +17,7 @@ from bestarm.protocol.trace import (
     Bet,
     Exit,
     Floats,
+    Ints,
     Line,
     RoundTrace,
     Row,
@@ -107,7 +108,7 @@ class Trace(RoundTrace):
         """The arms that left."""
         return set(self.certificate.local.get(client, {}).get("exits", {}).get("arm", ()))
 
-    def interval(self, group: int, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
+    def interval(self, group: Ints, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
         """A 95 % interval that holds at any time, from the sums alone."""
         return betting.intervals(counts, sums, sums, 0 * sums, 0 * sums + 1, 0.05)
 

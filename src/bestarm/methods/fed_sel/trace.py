@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.protocol.trace import Exit, FarBehind, Floats, RoundTrace, Row, local_exits, rows
+from bestarm.protocol.trace import Exit, FarBehind, Floats, Ints, RoundTrace, Row, local_exits, rows
 from bestarm.stats.radii import radius
 
 
@@ -57,9 +57,11 @@ class Trace(RoundTrace):
         """The arms that the client eliminated in Phase I."""
         return set(self.certificate.local.get(client, {}).get("exits", {}).get("arm", ()))
 
-    def interval(self, group: int, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
+    def interval(self, group: Ints, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
         """The mean ± α."""
-        mean, half = sums / counts, self.alpha(group, counts)
+        mean, half = sums / counts, np.zeros(len(counts))
+        for j in np.unique(group):
+            half[group == j] = self.alpha(int(j), counts[group == j])
         return np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
 
     def drawable(self, group: int, counts: Floats) -> NDArray[np.bool_]:

@@ -18,6 +18,7 @@ from bestarm.protocol.trace import (
     ILLUSTRATIVE,
     Exit,
     Floats,
+    Ints,
     LostTest,
     RoundTrace,
     Row,
@@ -122,9 +123,9 @@ class Trace(RoundTrace):
         """The arms that the client dropped."""
         return set(self.certificate.local.get(client, {}).get("exits", {}).get("arm", ()))
 
-    def interval(self, group: int, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
+    def interval(self, group: Ints, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
         """An exact interval at the level of the look with this number of pulls."""
-        level = [self.level(group, self._look(n)) for n in np.asarray(counts)]
+        level = [self.level(int(j), self._look(n)) for j, n in zip(group, counts, strict=True)]
         return clopper_pearson(sums, counts, level)
 
     def _look(self, count: float) -> int:

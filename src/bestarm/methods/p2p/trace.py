@@ -24,7 +24,11 @@ class Trace(fed_sel.Trace):
                 continue
             counts = np.asarray(part["sent"]["count"], dtype=np.float64)
             sums = np.asarray(part["sent"]["sum"], dtype=np.float64)
-            columns = (counts.astype(np.int64), sums / counts, *self.interval(j, counts, sums))
+            columns = (
+                counts.astype(np.int64),
+                sums / counts,
+                *self.interval(np.full(len(counts), j), counts, sums),
+            )
             rows = zip(*(column.tolist() for column in columns), strict=True)
             found.append(Line(j, part["arm"], tuple(View(j, None, *values) for values in rows)))
         return found

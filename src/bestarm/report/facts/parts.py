@@ -16,7 +16,7 @@ from bestarm.protocol.registry import method_for, method_named
 from bestarm.protocol.rounds import heard
 from bestarm.protocol.verdict import Verdict
 from bestarm.records.describe import aim, coins_said, label_of, privacy_said, shared_recording, too_many
-from bestarm.records.questions import option_table
+from bestarm.records.questions import intent, option_table
 from bestarm.report.colours import roster
 from bestarm.report.facts.network import network_of
 from bestarm.report.facts.reading import Reader
@@ -81,6 +81,7 @@ def of_parts(
         mean=label_of(problem),
         coins=coins_said(method, problem),
         privacy=privacy_said(problem),
+        intent=intent(problem, delta),
         version=__version__,
         versions=versions(),
         faults=tuple(FaultFacts(f["client"], f["round"], f["reason"], f.get("by")) for f in faults),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.problem.scale import Scale
-from bestarm.protocol.trace import Apart, Bet, Exit, FarBehind, Floats, Line, Why
+from bestarm.protocol.trace import Apart, Bet, Exit, FarBehind, Floats, Ints, Line, Why
 from bestarm.records.views import read_certificate, subject
 from bestarm.report.facts.structs import BandFacts, BetFacts, ExitFacts, LineFacts, TraceFacts, WealthFacts
 
@@ -37,10 +37,11 @@ class Reader:
         """An arm's full name."""
         return subject(self.problem, j, a)
 
-    def around(self, j: int, counts: Sequence[int], sums: Sequence[float]) -> BandFacts:
-        """Mean and interval of an arm of group j after this many pulls."""
+    def around(self, j: int | Ints, counts: Sequence[int], sums: Sequence[float]) -> BandFacts:
+        """Means and intervals after this many pulls, of an arm of group j or of arms of several groups."""
         n, total = np.asarray(counts, dtype=np.float64), np.asarray(sums, dtype=np.float64)
-        return self._band(counts, total / n, *self.trace.interval(j, n, total))
+        groups = np.broadcast_to(np.asarray(j, dtype=np.int64), n.shape)
+        return self._band(counts, total / n, *self.trace.interval(groups, n, total))
 
     def _band(self, counts: Iterable[int], mean: Floats, lower: Floats, upper: Floats) -> BandFacts:
         low, high = np.maximum(lower, 0.0), np.minimum(upper, 1.0)
@@ -72,7 +73,17 @@ class Reader:
 
     def exits(self) -> tuple[ExitFacts, ...]:
         """Dropped arms and groups, when and why: arms inside their group, and groups at the server."""
-        return tuple(self._exit(exit_) for exit_ in self.trace.exits())
+        exits = list(self.trace.exits())
+        bands = self._bands(exits)
+        return tuple(self._exit(exit_, bands.get(k)) for k, exit_ in enumerate(exits))
+
+    def _bands(self, exits: Sequence[Exit]) -> dict[int, tuple[float, float]]:
+        """By its place in the list: the interval of each dropped arm, all of them computed at once."""
+        places = [k for k, e in enumerate(exits) if e.arm is not None and not self.asks and e.pulls[1] > 0]
+        groups = np.array([exits[k].group for k in places], dtype=np.int64)
+        counts = [exits[k].pulls[0] for k in places]
+        band = self.around(groups, counts, [exits[k].mean * exits[k].pulls[0] for k in places])
+        return dict(zip(places, zip(band.lower, band.upper, strict=True), strict=True))
 
     def wealths(self) -> WealthFacts | None:
         """The wealth of the bets against each option, block by block; None without bets."""
@@ -98,12 +109,9 @@ class Reader:
             out=bool(bets) and bets[-1].log_wealth >= limit,
         )
 
-    def _exit(self, exit_: Exit) -> ExitFacts:
+    def _exit(self, exit_: Exit, interval: tuple[float, float] | None) -> ExitFacts:
         j, user = exit_.group, self.scale.user
         whole = f"{subject(self.problem, j)} (the whole group)"
-        band = None
-        if exit_.arm is not None and not self.asks and exit_.pulls[1] > 0:
-            band = self.around(j, [exit_.pulls[0]], [exit_.mean * exit_.pulls[0]])
         return ExitFacts(
             name=whole if exit_.arm is None else self.arm(j, exit_.arm),
             group=j,
@@ -116,8 +124,8 @@ class Reader:
             rival=self._rival(exit_),
             rival_mean=None if exit_.rival_mean is None else user(exit_.rival_mean),
             why=self._why(exit_.why),
-            lower=None if band is None else band.lower[0],
-            upper=None if band is None else band.upper[0],
+            lower=None if interval is None else interval[0],
+            upper=None if interval is None else interval[1],
         )
 
     def _rival(self, exit_: Exit) -> str | None:

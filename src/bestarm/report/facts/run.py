@@ -101,6 +101,8 @@ def _of_record(record: Record, quick: bool, check: bool, command: str | None) ->
         undecided=_undecided(record),
         private=record.peers is not None or bool(record.verdict.certificate.get("local")),
         rounds=record.rounds,
+        name=record.name,
+        date=record.date,
         seed=record.seed,
         version=record.version,
         digest=record.digest,
@@ -247,7 +249,7 @@ def of_desk(desk: Desk) -> RunFacts:
             bits=desk.bits,
         )
         costs = CostFacts(rounds=m.rounds, bits_up=m.bits_up, bits_down=m.bits_down, wire_bytes=m.bytes)
-        facts = replace(facts, rounds=m.rounds, costs=costs)
+        facts = replace(facts, rounds=m.rounds, costs=costs, name=setup.name, date=setup.date)
     known = {fault.client for fault in facts.faults}
     suspects = [FaultFacts(who, None, why) for who, why in desk.suspects().items() if who not in known]
     refused: dict[str, int] = {}

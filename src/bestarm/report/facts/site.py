@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from bestarm.protocol.events import Pull
+from bestarm.records.answer import answer_card
 from bestarm.records.build import on_user_scale
 from bestarm.records.estimates import estimates, shares
 from bestarm.records.ranking import ALPHA
@@ -84,6 +85,7 @@ def of_node(node: Node, sums: Sums) -> SiteFacts:
         tells=tuple(neighbour.name for neighbour in node.place.heard),
         faults=tuple(FaultFacts(who, None, why) for who, why in node.suspects().items()),
         checks=tuple(node.failures),
+        card=None if node.verdict is None else answer_card(node.record()),
     )
 
 
@@ -123,6 +125,8 @@ def _of_fold(fold: Site | Node, me: str, sums: Sums) -> SiteFacts:
         "traces": told.drawn({(me, j, a): sums[a] for a in sorted(sums)}),
         "costs": CostFacts(pulls=fold.pulls),
         "verdict": verdict,
+        "name": setup.name,
+        "date": setup.date,
     }
     return SiteFacts(
         **common,

@@ -250,8 +250,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     their answer. `broken` says why nothing is promised, `checks` what is wrong with the record. `file` and
     `command` belong to the record. A question about several sites has `options_by_site`, and `answers` and
     `promises` as sentences. `roster` has every option in the order of the problem, which fixes its colour;
-    `wealths` are the bets of a method that bets. A run that is over has a `card`, and an `outlook` if runs
-    like it were simulated.
+    `wealths` are the bets of a method that bets. `intent` is what the run will promise. A run that is over
+    has a `card`, and an `outlook` if runs like it were simulated.
     """
 
     method: MethodFacts
@@ -293,6 +293,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[str, ...] = ()
     refused: dict[str, int] = {}
     notes: tuple[NoteFacts, ...] = ()
+    name: str = ""
+    date: str = ""
     seed: int | None = None
     digest: str | None = None
     command: str | None = None
@@ -300,6 +302,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     options_by_site: OptionTable | None = None
     answers: tuple[str, ...] = ()
     promises: tuple[str, ...] = ()
+    intent: str = ""
     wealths: WealthFacts | None = None
     card: AnswerCard | None = None
     outlook: Outlook | None = None

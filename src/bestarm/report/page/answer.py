@@ -34,14 +34,16 @@ def answer(facts: RunFacts, card: AnswerCard) -> Html:
     if facts.checks:
         text = "This run's own record is inconsistent: see “Who can be trusted”."
         first.append(tag("p", text, class_="bad"))
-    rows = [*_best(card), *_sites(card), *_lead(card), _risk(facts, card), _cost(card)]
+    sites = _sites(card)
+    rows = [*_best(card), *_lead(card), _risk(facts, card), _cost(card)]
     return join(
         tag(
             "div",
-            tag("p", labels(card), class_="labels"),
+            tag("p", labels(card.name, card.date, card.method, card.delta, card.seed), class_="labels"),
             *first,
             tag("h1", clean(card.headline, LONG), id="verdict"),
             _truth(card),
+            tag("dl", *sites, class_="answers") if sites else None,
             tag("dl", *rows, class_="answers"),
             *_open(facts, card),
             _next(facts, card),
@@ -57,7 +59,7 @@ def _truth(card: AnswerCard) -> Html | None:
     return tag("p", card.truth, class_=kind) if card.truth else None
 
 
-def _row(title: str, main: object, *more: object) -> Html:
+def entry(title: str, main: object, *more: object) -> Html:
     notes = [tag("p", _together(one), class_="note") for one in more if one]
     return tag("div", tag("dt", title), tag("dd", tag("p", main, class_="main"), *notes))
 
@@ -78,7 +80,7 @@ def _best(card: AnswerCard) -> list[Html]:
     text = None
     if best is not None and best.mean is not None:
         text = f"Its {clean(card.mean)} is about {option_said(best, card.percent, card.unit)}."
-    return [_row(title, name(card.best or (best.name if best else ""), 80), text)]
+    return [entry(title, name(card.best or (best.name if best else ""), 80), text)]
 
 
 def _sites(card: AnswerCard) -> list[Html]:
@@ -89,13 +91,13 @@ def _sites(card: AnswerCard) -> list[Html]:
         about = f"Its {clean(card.mean)} is about {option_said(row, card.percent, card.unit)}."
         lead = leads.pop(row.name, None)
         ahead = lead and f"Ahead by {lead_said(lead, card.percent, card.unit)}."
-        found.append(_row(f"Best at {clean(site, 60)}", name(option, 80), about, ahead))
+        found.append(entry(f"Best at {clean(site, 60)}", name(option, 80), about, ahead))
     for lead in leads.values():
         site, _, option = lead.option.partition("/")
         ahead = f"It leads by {lead_said(lead, card.percent, card.unit)}."
-        found.append(_row(f"Open at {clean(site, 60)}", name(option, 80), ahead))
+        found.append(entry(f"Open at {clean(site, 60)}", name(option, 80), ahead))
     if (more := len(found) - MOST_CLAIMS) > 0:
-        found[MOST_CLAIMS:] = [_row("And", f"{more:,} more sites", "The record has all of them.")]
+        found[MOST_CLAIMS:] = [entry("And", f"{more:,} more sites", "The record has all of them.")]
     return found
 
 
@@ -109,7 +111,7 @@ def _lead(card: AnswerCard) -> list[Html]:
     for title, lead in rows:
         main, _, rest = lead_said(lead, card.percent, card.unit).partition(" over ")
         lift = lift_said(lead)
-        found.append(_row(title, main, f"over {rest}", lift and f"That is {lift}."))
+        found.append(entry(title, main, f"over {rest}", lift and f"That is {lift}."))
     return found
 
 
@@ -120,12 +122,12 @@ def _risk(facts: RunFacts, card: AnswerCard) -> Html:
     folded = fold("What that rests on", tag("ul", *[tag("li", clean(text, LONG)) for text in words]))
     promised = not card.risk.startswith("Nothing is promised")
     main = f"δ = {card.delta:g}" if promised else "not bounded"
-    return _row("Risk", main, clean(card.risk, LONG), folded if words else None)
+    return entry("Risk", main, clean(card.risk, LONG), folded if words else None)
 
 
 def _cost(card: AnswerCard) -> Html:
-    main, _, rest = costs_said(card).partition("s, ")
-    return _row("Cost", f"{main}s" if rest else main, rest)
+    main, _, rest = costs_said(card.costs).partition("s, ")
+    return entry("Cost", f"{main}s" if rest else main, rest)
 
 
 def _open(facts: RunFacts, card: AnswerCard) -> list[Html]:

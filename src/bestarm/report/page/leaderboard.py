@@ -14,7 +14,7 @@ from bestarm.report.page.parts import MOST_ROWS, fold
 from bestarm.report.standings import Standing, standings
 from bestarm.report.svg import Axis, path, words
 from bestarm.report.svg.base import svg
-from bestarm.report.svg.chart import WON
+from bestarm.report.svg.chart import dot
 from bestarm.report.words import interval_note
 
 ALL, FIRST = 30, 20  # up to ALL options are shown at once; of more, the FIRST ones, and a fold with the rest
@@ -93,7 +93,12 @@ def _table(facts: RunFacts, shown: Sequence[Standing], rank: int, x: Axis | None
     rows = [
         [
             str(rank + k) if one.mean is not None else "–",
-            tag("span", _dot(one), name(one.name, 80), class_=f"option{' short' * (len(one.name) <= SHORT)}"),
+            tag(
+                "span",
+                dot(one.place, won=one.state == "won"),
+                name(one.name, 80),
+                class_=f"option{' short' * (len(one.name) <= SHORT)}",
+            ),
             _rounded(facts, one, one.mean),
             _whisker(facts, one, x),
             _interval(facts, one),
@@ -136,18 +141,6 @@ def _interval(facts: RunFacts, one: Standing) -> str:
     if ends is None:
         return "–"
     return span(ends, facts.card.percent) if facts.card else f"{number(ends[0])} to {number(ends[1])}"
-
-
-def _dot(one: Standing) -> Html:
-    """The mark of an option in its colour: a star for the winner."""
-    if one.state == "won":
-        drawn = tag("path", d=WON, transform="translate(8 8)", class_="fill")
-    else:
-        drawn = tag("circle", cx=8, cy=8, r=5, class_="fill")
-    said = {"role": "img", "aria_label": "winner"} if one.state == "won" else {"aria_hidden": "true"}
-    return tag(
-        "svg", drawn, width="16", height="16", viewBox="0 0 16 16", class_=f"dot c{colour(one.place)}", **said
-    )
 
 
 def _whisker(facts: RunFacts, one: Standing, x: Axis | None) -> Html | None:

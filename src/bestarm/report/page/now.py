@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from bestarm.records.card import CardCosts
+from bestarm.records.figures import costs_said, labels
 from bestarm.report.facts import ClientFacts, RangeFacts, RunFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.numbers import number
+from bestarm.report.page.answer import entry
 from bestarm.report.page.parts import MOST_ROWS
+from bestarm.report.page.verdict import guarantee, sentence
 from bestarm.report.standings import standings
+from bestarm.util.text import counted
 
 
 def faults_now(facts: RunFacts) -> Html | None:
@@ -33,31 +38,65 @@ def faults_now(facts: RunFacts) -> Html | None:
     return tag("div", tag("h2", "What is wrong"), tag("ul", *found), class_="verdict alarm", role="alert")
 
 
-def now(facts: RunFacts) -> Html | None:
-    """The leader, its lead, and the forecast; None once there is a verdict."""
-    if facts.verdict is not None:
-        return None
+def going(facts: RunFacts) -> Html:
+    """The answer card of a run that has no verdict yet: the same shape, with what is known by now."""
+    rows = [*_leader(facts), _promised(facts), _so_far(facts), _end(facts)]
+    steps = [*guarantee(facts)] or [tag("p", "None: the run continues by itself, and this page follows it.")]
+    words = labels(facts.name, facts.date, facts.method.name, facts.delta, facts.seed)
+    return tag(
+        "div",
+        tag("p", words, class_="labels"),
+        tag("h1", sentence(facts), id="verdict"),
+        tag("dl", *[one for one in rows if one], class_="answers"),
+        tag("div", tag("h2", "Next step"), *steps, class_="next"),
+        class_="verdict card",
+    )
+
+
+def _leader(facts: RunFacts) -> list[Html]:
+    """The option with the best mean, and its lead: illustrative until the verdict."""
+    by_site = facts.options_by_site
+    if by_site is not None and not by_site.weighted:
+        text = "The table below has the means of each site."
+        return [entry("Leads", "see the sites", text)]
     ranked = [one for one in standings(facts) if one.mean is not None and one.state != "out"]
-    cards: list[Html] = []
-    if ranked:
-        first = ranked[0]
-        cards.append(_card("leads", name(first.name, 60), f"{clean(facts.mean)} {number(first.mean)}"))
-    if len(ranked) > 1 and ranked[1].mean is not None and ranked[0].mean is not None:
-        apart = abs(ranked[0].mean - ranked[1].mean)
-        cards.append(
-            _card("ahead by", number(apart, 3), join("of ", name(ranked[1].name, 60), ", not yet sure"))
+    if not ranked:
+        return [entry("Leads", "not known yet", "No mean has been reported.")]
+    first = ranked[0]
+    about = f"{clean(facts.mean)} {number(first.mean)} so far"
+    left = f"{len(ranked):,} of {counted(len(facts.roster), 'option')} in the race"
+    found = [entry("Leads", name(first.name, 60), about, left)]
+    if len(ranked) > 1 and ranked[1].mean is not None and first.mean is not None:
+        apart = number(abs(first.mean - ranked[1].mean), 3)
+        found.append(
+            entry("Lead so far", apart, join("over ", name(ranked[1].name, 60)), "Not a result yet.")
         )
-    if ranked:
-        cards.append(_card("in the race", number(len(ranked)), f"of {len(facts.roster):,} options"))
-    if facts.plan and (span := facts.plan.ranges.get("rounds")):
-        cards.append(
-            _card(
-                "similar runs end",
-                _rounds(span),
-                facts.plan.note or f"90 % of {facts.plan.trials} simulated runs",
-            )
-        )
-    return tag("div", *cards, class_="cards") if cards else None
+    return found
+
+
+def _promised(facts: RunFacts) -> Html:
+    if facts.broken:
+        return entry("Risk", "not bounded", f"Nothing will be promised: {clean(facts.broken, 300)}.")
+    return entry("Risk", f"δ = {facts.delta:g}", facts.intent)
+
+
+def _so_far(facts: RunFacts) -> Html:
+    costs = facts.costs
+    bits = (costs.bits_up or 0) + (costs.bits_down or 0)
+    known = CardCosts(pulls=costs.pulls, rounds=costs.rounds, bits=bits, after=0, time=costs.time)
+    main, _, rest = costs_said(known).partition(", ")
+    unknown = "" if costs.pulls is not None else "Only the clients know their pulls."
+    return entry("Cost so far", main, rest, unknown)
+
+
+def _end(facts: RunFacts) -> Html:
+    """When similar runs end."""
+    span = facts.plan.ranges.get("rounds") if facts.plan else None
+    if facts.plan is None or span is None:
+        why = "Too little is known yet." if not facts.rounds else "Runs like this one are not simulated here."
+        return entry("Similar runs end", "not forecast", why)
+    note = facts.plan.note or f"90 % of {facts.plan.trials} simulated runs"
+    return entry("Similar runs end", _rounds(span), note)
 
 
 def signs(facts: RunFacts, seen: Mapping[str, float]) -> Html | None:
@@ -98,9 +137,3 @@ def _sign(client: ClientFacts, seen: Mapping[str, float]) -> Html | str:
 def _rounds(span: RangeFacts) -> str:
     low, high = round(span.low), round(span.high)
     return f"after {low:,} rounds" if low == high else f"after {low:,} to {high:,} rounds"
-
-
-def _card(title: str, value: Any, note: Any) -> Html:
-    return tag(
-        "div", tag("p", title, class_="what"), tag("p", value, class_="value"), tag("p", note, class_="note")
-    )

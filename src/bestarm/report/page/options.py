@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from bestarm.records.questions import OptionTable
-from bestarm.report.colours import colour, places
+from bestarm.report.colours import places
 from bestarm.report.facts import RunFacts
 from bestarm.report.markup import Html, join, name, table, tag
 from bestarm.report.numbers import number
 from bestarm.report.page.parts import MOST_ROWS
 from bestarm.report.standings import states
+from bestarm.report.svg.chart import dot
 
 
 def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
@@ -32,7 +33,7 @@ def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
             _mean(mean, best == row.name, (site, row.name) in named)
             for site, mean, best in zip(found.sites, row.means, found.bests, strict=True)
         ]
-        option = tag("span", _dot(place.get(row.name, 0)), name(row.name, 80), class_="option")
+        option = tag("span", dot(place.get(row.name, 0)), name(row.name, 80), class_="option")
         rows.append([option, *value, *means, number(row.pulls), *([row.result] if found.weighted else [])])
     marks: list[dict[str, Any]] = [
         {
@@ -62,12 +63,6 @@ def _site(site: str, dissent: dict[str, str]) -> Html:
     if site not in dissent:
         return name(site, 60)
     return join(name(site, 60), tag("span", "disagrees", class_="flag"))
-
-
-def _dot(place: int) -> Html:
-    dot = tag("circle", cx=8, cy=8, r=5, class_="fill")
-    kind = f"dot c{colour(place)}"
-    return tag("svg", dot, width="16", height="16", viewBox="0 0 16 16", class_=kind, aria_hidden="true")
 
 
 def _caption(found: OptionTable) -> str:

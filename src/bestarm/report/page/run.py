@@ -12,7 +12,7 @@ from bestarm.report.markup import Html, join, name, table, tag
 from bestarm.report.page.answer import answer
 from bestarm.report.page.costs import costs
 from bestarm.report.page.leaderboard import leaderboard
-from bestarm.report.page.now import faults_now, now
+from bestarm.report.page.now import faults_now, going
 from bestarm.report.page.options import options_by_site
 from bestarm.report.page.parts import (
     MOST_ROWS,
@@ -23,14 +23,13 @@ from bestarm.report.page.parts import (
     figure,
     filled,
     fold,
-    keys,
     made_by,
 )
 from bestarm.report.page.trust import notes, trust
-from bestarm.report.page.verdict import guarantee, sentence
-from bestarm.report.standings import because, when
+from bestarm.report.standings import when, why_out
 from bestarm.report.svg import number
 from bestarm.report.words import against_control, interval_note
+from bestarm.util.text import counted
 
 
 def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
@@ -38,7 +37,6 @@ def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
     by_site = facts.options_by_site
     each = None if by_site and not facts.exits else arms(facts)
     made = [
-        ("now", "Right now", now(facts)),
         ("leaderboard", "Leaderboard", None if by_site and not by_site.weighted else leaderboard(facts)),
         ("options", "Options by site", None if by_site is None else options_by_site(facts, by_site)),
         ("intervals", "The race", None if by_site and not facts.lines else _race(facts)),
@@ -55,19 +53,14 @@ def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
 
 def top(facts: RunFacts) -> Html:
     """The verdict, its guarantee, and the most important numbers."""
-    going = tag("div", tag("h1", sentence(facts), id="verdict"), *guarantee(facts), class_="verdict")
-    words = going if facts.card is None else answer(facts, facts.card)
-    shown = {
-        "rounds": facts.costs.rounds,
-        "time steps": facts.costs.time,
-        "pulls": facts.costs.pulls,
-        "bits up": facts.costs.bits_up,
-        "groups": len(facts.groups),
-        "arms": sum(len(group.arms) for group in facts.groups),
-        "clients": len(facts.clients),
-    }
-    note = tag("p", f"Method: {facts.method.summary}. {facts.coins} {facts.privacy}".rstrip(), class_="note")
-    return join(words, keys(shown), note)
+    words = going(facts) if facts.card is None else answer(facts, facts.card)
+    arms_ = sum(len(group.arms) for group in facts.groups)
+    size = ", ".join(
+        counted(n, what)
+        for n, what in ((len(facts.groups), "group"), (arms_, "arm"), (len(facts.clients), "client"))
+    )
+    said = f"{size}. Method: {facts.method.summary}. {facts.coins} {facts.privacy}".rstrip()
+    return join(words, tag("p", said, class_="note"))
 
 
 def _race(facts: RunFacts) -> Html | None:
@@ -140,23 +133,19 @@ def arms(facts: RunFacts) -> Html:
         )
     rows = [_exit(facts, exit_) for exit_ in facts.exits[:MOST_ROWS]]
     if rows:
-        head = [
-            "option" if facts.options_by_site else "arm or group",
-            "when",
-            "dropped by",
-            "means then",
-            "beaten by",
-            "why",
-        ]
-        parts.append(tag("h3", "What was dropped, when and why"))
-        parts.append(table(head, rows, caption="What was dropped, in order"))
+        compared = any(against_control(facts, exit_.name) for exit_ in facts.exits)
+        by, what = ("against", "settled") if compared else ("beaten by", "dropped")
+        first = "option" if facts.options_by_site else "arm or group"
+        head = [first, "when", f"{what} by", "means then", by, "why"]
+        parts.append(tag("h3", f"What was {what}, when and why"))
+        parts.append(table(head, rows, caption=f"What was {what}, in order"))
         more = len(facts.exits) - len(rows)
         if more > 0:
             parts.append(tag("p", f"{more:,} more are in the record.", class_="note"))
     else:
         parts.append(tag("p", "No arm was dropped."))
-    if not facts.traces and facts.verdict is not None and not facts.options_by_site:
-        text = "The server never learns of arms that lost inside a client, so they are not in this record."
+    if facts.private is False and not facts.options_by_site:
+        text = "When and why an arm lost inside a client stays at its site, so it is not in this record."
         parts.append(tag("p", text, class_="note"))
     return join(*parts)
 
@@ -171,7 +160,8 @@ def _exit(facts: RunFacts, exit_: ExitFacts) -> list[Any]:
     mean = number(exit_.mean)
     if exit_.rival_mean is not None:
         mean = f"{mean} against {number(exit_.rival_mean)}"
-    return [name(exit_.name, 80), when(exit_), by, mean, rival, because(exit_)]
+    why = tag("span", why_out(facts, exit_), class_="why")
+    return [name(exit_.name, 80), tag("span", when(exit_), class_="when"), by, mean, rival, why]
 
 
 def _heterogeneity(facts: RunFacts) -> Html | None:

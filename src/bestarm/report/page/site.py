@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from bestarm.records.figures import labels
 from bestarm.report.facts import SiteFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
-from bestarm.report.page.parts import MOST_ROWS, Section, all_options, filled, keys, made_by, names
+from bestarm.report.page.answer import answer, entry
+from bestarm.report.page.leaderboard import leaderboard
+from bestarm.report.page.parts import MOST_ROWS, Section, all_options, filled, fold, keys, made_by, names
 from bestarm.report.page.run import arms
 from bestarm.report.page.verdict import guarantee, sentence
 from bestarm.report.svg import number
+from bestarm.util.text import counted
 
 DOING = {
     "exploring": "compares its own arms",
@@ -25,6 +29,7 @@ DOING = {
 def site_sections(facts: SiteFacts) -> list[Section]:
     """The page of a client or a node."""
     made = [
+        ("leaderboard", "Leaderboard", leaderboard(facts) if facts.card and facts.card.options else None),
         ("arms", "Its arms", _arms(facts)),
         ("view", "What it knows about the others", _view(facts)),
         ("trust", "Who can be trusted", _trust(facts)),
@@ -34,31 +39,62 @@ def site_sections(facts: SiteFacts) -> list[Section]:
 
 
 def _top(facts: SiteFacts) -> Html:
-    verdict, wants = facts.verdict, facts.wants
-    doing = DOING.get(facts.state, facts.state)
-    head = sentence(facts) if verdict else join(name(facts.me, 80), f" {doing}.")
-    kind = "" if verdict is None else " yes" if verdict.status == "identified" else " no"
-    what = "node" if facts.peer else "client"
-    about = tag("p", f"What one {what} sees: ", name(facts.me, 80), ", of ", name(facts.group, 80), ".")
-    lines = [*guarantee(facts), about] if verdict else [about]
-    if not verdict and wants:
-        count = "1 arm" if wants.arms == 1 else f"{wants.arms} arms"
-        if wants.times is None:
-            pulls = f"{number(wants.pulls)} pulls in all"
-        else:
-            pulls = f"{number(wants.times)} pulls{' each' if wants.arms > 1 else ''}"
-        lines.append(tag("p", f"Next: {count}, {pulls}."))
-    if facts.checks:
-        lines.append(tag("p", "This journal is inconsistent: see “Who can be trusted”.", class_="bad"))
     shown = {
-        "pulls": facts.costs.pulls,
         "arms left": sum(arm.fate != "out" for arm in facts.arms),
         "messages sent": facts.sent,
         "messages heard": facts.heard,
         "rewards kept for later": facts.kept or None,
     }
-    words = tag("div", tag("h1", head, id="verdict"), *lines, class_=f"verdict{kind}")
-    return join(words, keys(shown), tag("p", f"Method: {facts.method.summary}.", class_="note"))
+    what = "node" if facts.peer else "client"
+    about = join(f"What one {what} sees: ", name(facts.me, 80), ", of ", name(facts.group, 80), ".")
+    words = _card(facts) if facts.card is None else answer(facts, facts.card)
+    method = f" Method: {facts.method.summary}."
+    return join(words, tag("p", about, method, class_="note"), keys(shown))
+
+
+def _card(facts: SiteFacts) -> Html:
+    """The answer card of a client, or of a node before its verdict: what it knows by itself."""
+    verdict = facts.verdict
+    doing = DOING.get(facts.state, facts.state)
+    head = sentence(facts) if verdict else join(name(facts.me, 80), f" {doing}.")
+    kind = "" if verdict is None else " yes" if verdict.status == "identified" and not facts.broken else " no"
+    rows = [_risk(facts), entry("Cost here", counted(facts.costs.pulls or 0, "pull"))]
+    if verdict and verdict.arm:
+        about = "" if verdict.mean is None else f"Its {clean(facts.mean)} is about {number(verdict.mean)}."
+        rows.insert(0, entry("Best" if not facts.broken else "Named", name(verdict.arm, 80), about))
+    elif not verdict and (wants := _wants(facts)):
+        rows.insert(0, entry("Next", wants))
+    bad = tag("p", "This journal is inconsistent: see “Who can be trusted”.", class_="bad")
+    rests = fold("What that rests on", *guarantee(facts)) if verdict else None
+    return tag(
+        "div",
+        tag("p", labels(facts.name, facts.date, facts.method.name, facts.delta, facts.seed), class_="labels"),
+        bad if facts.checks else None,
+        tag("h1", head, id="verdict"),
+        tag("dl", *rows, class_="answers"),
+        rests,
+        class_=f"verdict card{kind}",
+    )
+
+
+def _risk(facts: SiteFacts) -> Html:
+    """What is promised, or will be."""
+    if facts.broken:
+        return entry("Risk", "not bounded", f"Nothing is promised: {clean(facts.broken, 300)}.")
+    text = facts.intent
+    if facts.verdict is not None:
+        text = f"A run like this is wrong with probability at most {facts.delta:g}."
+    return entry("Risk", f"δ = {facts.delta:g}", text)
+
+
+def _wants(facts: SiteFacts) -> str:
+    """The next pulls."""
+    if (wants := facts.wants) is None:
+        return ""
+    if wants.times is None:
+        return f"{counted(wants.arms, 'arm')}, {number(wants.pulls)} pulls in all"
+    each = " each" if wants.arms > 1 else ""
+    return f"{counted(wants.arms, 'arm')}, {number(wants.times)} pulls{each}"
 
 
 def _arms(facts: SiteFacts) -> Html:
@@ -82,12 +118,12 @@ def _view(facts: SiteFacts) -> Html | None:
     if not facts.peer:
         return None
     rows: list[list[Any]] = []
-    for row in facts.view[:MOST_ROWS]:
-        arm = "not known yet" if row.arm is None else name(row.arm, 80)
-        span = row.interval
-        value = number(row.mean) if span is None else f"{number(span[0])} to {number(span[1])}"
-        fate = "" if row.standing is None else "in the race" if row.standing else "beaten"
-        rows.append([name(row.group, 80), arm, value, fate])
+    for seen in facts.view[:MOST_ROWS]:
+        arm = "not known yet" if seen.arm is None else name(seen.arm, 80)
+        span = seen.interval
+        value = number(seen.mean) if span is None else f"{number(span[0])} to {number(span[1])}"
+        fate = "" if seen.standing is None else "in the race" if seen.standing else "beaten"
+        rows.append([name(seen.group, 80), arm, value, fate])
     heard: list[list[Any]] = [
         [name(node.name, 80), number(node.reports), "proven faulty" if node.out else ""]
         for node in facts.hears[:MOST_ROWS]

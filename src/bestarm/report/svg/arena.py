@@ -11,6 +11,8 @@ from bestarm.report.numbers import number
 from bestarm.report.svg.base import PHONE, Axis, frame, path, svg, words
 from bestarm.study.arena.result import Arena
 
+Box = tuple[float, float, float, float]
+
 FURTHEST = 1000.0  # ratio at the right end of a profile
 
 
@@ -25,7 +27,7 @@ def profile(found: Arena, width: int, *, cost: str, title: str, instances: Seque
     if not ratios:
         return None
     most = min(FURTHEST, max(max(values) for values in ratios.values()))
-    legend = 0 if width < PHONE else 190
+    legend = 0 if width < PHONE else 230
     x, y = Axis(1.0, max(most, 2.0), 46, width - 20 - legend, log=True), Axis(0.0, 1.0, 250, 24)
     parts: list[Any] = [frame(x, y, (f"{title}, times the least of all entrants", "share of instances"), 5)]
     ranked = sorted(ratios, key=lambda label: -_area(ratios[label], len(instances), x.high))
@@ -65,7 +67,7 @@ def _dash(place: int) -> str | None:
 
 def _legend(label: str, place: int, left: float, top: float) -> list[Html]:
     line = path([(left, top), (left + 26, top)], stroke_dasharray=_dash(place), stroke_width="2")
-    text = words(left + 32, top + 4, f"{place} {clean(label, 22)}", class_="tick")
+    text = words(left + 32, top + 4, f"{place} {clean(label, 30)}", class_="tick")
     return [tag("g", line, class_=f"line c{(place - 1) % len(COLOURS)}"), text]
 
 
@@ -82,7 +84,6 @@ def front(found: Arena, width: int, *, instance: str) -> Html | None:
     parts: list[Any] = [frame(x, y, ("rounds", "pulls"), 4)]
     if limit:
         parts.append(path([(x.begin, y(limit)), (x.end, y(limit))], class_="limit"))
-        parts.append(words(x.end, y(limit) - 5, "limit of proved methods", "end", class_="tick"))
     best = found.front(instance)
     parts.append(path([(x(s.rounds.mean), y(s.pulls.mean)) for s in best], class_="axis"))
     order, proofs = numbered(found), {entry.label: entry.proof for entry in found.entries}
@@ -95,7 +96,10 @@ def front(found: Arena, width: int, *, instance: str) -> Html | None:
         parts.append(
             tag("g", tag("title", told), mark, class_=f"line c{(order[score.method] - 1) % len(COLOURS)}")
         )
-    parts += _labels({order[score.method]: (x(score.rounds.mean), y(score.pulls.mean)) for score in scores})
+    marks = {order[score.method]: (x(score.rounds.mean), y(score.pulls.mean)) for score in scores}
+    parts += _labels(marks, y.begin)
+    if limit:
+        parts.append(words(x.begin + 4, y(limit) - 5, "limit of proved methods", class_="tick over"))
     named = ", ".join(f"{clean(score.method, 40)}" for score in best)
     return svg(width, 282, f"Pulls against rounds on {clean(instance, 60)}. On the front: {named}", *parts)
 
@@ -108,14 +112,26 @@ def _mark(at: tuple[float, float], proved: bool) -> Html:
     return path([(at[0] + dx, at[1] + dy) for dx, dy in corners], stroke_width="2")
 
 
-def _labels(places: Mapping[int, tuple[float, float]]) -> list[Html]:
-    """The number of each entrant beside its mark; one that would cover an earlier one moves down."""
-    taken: list[tuple[float, float]] = []
+def _labels(places: Mapping[int, tuple[float, float]], bottom: float) -> list[Html]:
+    """The number of each entrant beside its mark, where it covers neither a mark nor another number."""
+    taken = [(left - 6, top - 6, left + 6, top + 6) for left, top in places.values()]
     found = []
     for place, (left, top) in sorted(places.items(), key=lambda item: item[1][1]):
-        spot = (left + 8, top + 4)
-        while any(abs(spot[0] - a) < 17 and abs(spot[1] - b) < 11 for a, b in taken):
-            spot = (spot[0], spot[1] + 11)
+        wide = 7.5 * len(str(place))
+        boxes = [
+            (left + dx, top + dy - 5, left + dx + wide, top + dy + 5)
+            for far in (0, 9, 18, 27, 36)
+            for dx, dy in (
+                (8 + far, 0), (-8 - wide - far, 0), (-wide / 2, -13 - far), (-wide / 2, 13 + far),
+                (8, -9 - far), (8, 9 + far), (-8 - wide, -9 - far), (-8 - wide, 9 + far),
+            )
+        ]  # fmt: skip
+        free = [box for box in boxes if box[3] < bottom and not any(_overlap(box, other) for other in taken)]
+        spot = free[0] if free else boxes[0]
         taken.append(spot)
-        found.append(words(*spot, str(place), class_="tick"))
+        found.append(words(spot[0], spot[3] - 1, str(place), class_="tick over"))
     return found
+
+
+def _overlap(one: Box, two: Box) -> bool:
+    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]

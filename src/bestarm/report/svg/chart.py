@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bestarm.problem.scale import Scale
-from bestarm.report.colours import colour, dash
+from bestarm.report.colours import COLOURS, colour, dash
 from bestarm.report.facts import BandFacts
 from bestarm.report.markup import Html, clean, tag
 from bestarm.report.numbers import number
@@ -74,6 +74,24 @@ def look(place: int, state: State) -> str:
     return f"line c{colour(place)}{weight}"
 
 
+def dot(place: int, *, won: bool = False) -> Html:
+    """The mark of an option in a table, in its colour: a star for the winner.
+
+    From the ninth option on, options of the same colour differ in shape, as their lines differ in dashes.
+    """
+    block = place // len(COLOURS) % 4
+    if won:
+        drawn = tag("path", d=WON, transform="translate(8 8)", class_="fill")
+    elif block in (0, 1):
+        drawn = tag("circle", cx=8, cy=8, r=5 - block, class_=("fill", "hollow")[block])
+    else:
+        drawn = tag("path", d="M3.5 3.5h9v9h-9z", class_=("fill", "hollow")[block - 2])
+    said = {"role": "img", "aria_label": "winner"} if won else {"aria_hidden": "true"}
+    return tag(
+        "svg", drawn, width="16", height="16", viewBox="0 0 16 16", class_=f"dot c{colour(place)}", **said
+    )
+
+
 def chart(curves: Sequence[Curve], place: Frame) -> Html:
     """A chart with a legend below it."""
     width, height = place.width, place.height
@@ -88,9 +106,10 @@ def chart(curves: Sequence[Curve], place: Frame) -> Html:
     if place.limit:
         at, said = place.limit
         parts.append(path([(x.begin, y(at)), (x.end, y(at))], class_="limit"))
-        parts.append(words(x.begin + 6, y(at) - 6, said, class_="tick"))
     order = {"out": 0, "in": 1, "won": 2}
     parts += [_drawn(curve, x, y, place) for curve in sorted(curves, key=lambda c: order[c.state])]
+    if place.limit:  # last, so that no line crosses it
+        parts.append(words(x.begin + 6, y(at) - 6, said, class_="tick over"))
     keys, below = _legend(curves, width, height + 12)
     names = "; ".join(clean(curve.label, 60) for curve in curves)
     return svg(
@@ -103,11 +122,12 @@ def chart(curves: Sequence[Curve], place: Frame) -> Html:
 def _legend(curves: Sequence[Curve], width: int, top: float) -> tuple[list[Html], float]:
     """The entries of the legend in columns, and where they end."""
     longest = 60 + CHARACTER * max(len(clean(curve.label, 60)) for curve in curves)
-    columns = max(1, min(len(curves), int((width - 52) / longest)))
-    rows, wide = -(-len(curves) // columns), (width - 52) / columns
+    begin = 52 if width - 52 > longest else 8  # a long name needs the whole width of a phone
+    columns = max(1, min(len(curves), int((width - begin) / longest)))
+    rows, wide = -(-len(curves) // columns), (width - begin) / columns
     keys = []
     for k, curve in enumerate(curves):
-        left, at = 52 + wide * (k // rows), top + 20 * (k % rows)
+        left, at = begin + wide * (k // rows), top + 20 * (k % rows)
         line = path([(left, at), (left + 26, at)], class_="mean", stroke_dasharray=dash(curve.place) or None)
         name = words(left + 34, at + 4, cut(curve.label, wide - 40), class_="name")
         box = tag("rect", x=left - 4, y=at - 10, width=wide - 4, height=20, class_="hit")

@@ -7,7 +7,7 @@ from typing import Any
 
 from bestarm.report.facts import CellFacts, RunFacts, StudyFacts
 from bestarm.report.markup import Html, clean, tag
-from bestarm.report.numbers import number, short
+from bestarm.report.numbers import beside, number, short
 from bestarm.report.svg.base import (
     CHARACTER,
     MOST_ROWS,
@@ -48,7 +48,7 @@ def _bars(rows: Sequence[tuple[str, int]], least: float | None, width: int) -> H
             parts.append(words(left - 8, y + 13, cut(name, left - 12), "end", class_="name"))
         bar = tag("rect", told, x=left, y=y, width=max(1.0, x(pulls) - left), height=16, class_="fill")
         parts.append(tag("g", bar, class_="c0"))
-        parts.append(words(x(pulls) + 6, y + 13, short(pulls), class_="tick"))
+        parts.append(words(x(pulls) + 6, y + 13, beside(pulls), class_="tick"))
     height = 8 + step * len(rows) + 6
     if least:
         parts.append(path([(x(least), 4), (x(least), height - 2)], class_="limit"))
@@ -99,7 +99,7 @@ def comparison(facts: StudyFacts, width: int, *, name: str, title: str) -> Html 
         else:
             parts.append(words(left - 10, y + 4, cut(label, left - 14), "end", class_="name"))
         end, side = x(span[1]), "start" if x(span[1]) + 60 < width else "end"
-        parts.append(words(min(end + 8, width - 4), y + 4, short(float(f"{mean:.4g}")), side, class_="tick"))
+        parts.append(words(min(end + 8, width - 4), y + 4, beside(mean), side, class_="tick over"))
     bottom = title + (" (logarithmic)" if log else "")
     parts.append(words((x.begin + x.end) / 2, height + 34, bottom, "middle", class_="tick"))
     means = "; ".join(f"{clean(label, 40)} {number(mean, 3)}" for label, mean, _ in rows)

@@ -26,14 +26,15 @@ def matrix(facts: RunFacts, width: int) -> Html | None:
     h = facts.heterogeneity
     if h is None or len(h.groups) < 2:
         return None
-    n, top = len(h.groups), 70
-    left = 100 if width < PHONE else 150
+    n, left = len(h.groups), 100 if width < PHONE else 150
     side = min(56.0, (width - left - 60) / n)
+    top, turned_by, room = (70, -35, 70) if side > 24 else (96, -90, 86)  # upright names need least room
     parts: list[Html] = []
     for j, name in enumerate(h.groups):
         at, turn = left + (j + 0.5) * side, top - 8
-        turned = {"x": at, "y": turn, "transform": f"rotate(-35 {at:g} {turn})"}
-        parts.append(tag("text", cut(name, 70), **turned, class_="tick"))
+        at += 0 if side > 24 else 4
+        turned = {"x": at, "y": turn, "transform": f"rotate({turned_by} {at:g} {turn})"}
+        parts.append(tag("text", cut(name, room), **turned, class_="tick"))
         beside = top + (j + 0.5) * side + 4
         parts.append(words(left - 8, beside, cut(name, left - 16), "end", class_="name"))
     for i, row in enumerate(h.matrix):
@@ -101,7 +102,7 @@ def graph(
         if name in faults:
             parts.append(tag("path", d=f"M{x - 6:.0f} {y - 6:.0f}l12 12m0-12l-12 12", class_="cross"))
     if n <= MOST_LABELS and width > PHONE:
-        parts += _labels(net.names, at, size, r)
+        parts += _labels(net.names, at, size, [r + 6.0 if name in liars else r for name in net.names])
     height = 24 + (size - 60) * 0.8 + 30
     keys = _legend(groups, bool(liars), size, height)
     label = f"A network of {n} clients and {len(net.edges)} edges"
@@ -128,11 +129,13 @@ def _node(groups: Sequence[tuple[str, int]], j: int) -> str:
     return f"c{colour(groups[j][1])}" if j >= 0 and groups[j][1] >= 0 else "plain"
 
 
-def _labels(names: Sequence[str], at: Sequence[tuple[float, float]], size: float, r: float) -> list[Html]:
+def _labels(
+    names: Sequence[str], at: Sequence[tuple[float, float]], size: float, radii: Sequence[float]
+) -> list[Html]:
     """Names beside their nodes, where there is room; the tooltip has the others."""
-    taken = [(x - r, y - r, x + r, y + r) for x, y in at]
+    taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(at, radii, strict=True)]
     found = []
-    for (x, y), name in zip(at, names, strict=True):
+    for (x, y), name, r in zip(at, names, radii, strict=True):
         text = cut(name, 110)
         wide = 7.0 * len(text)
         spots = {
@@ -146,7 +149,7 @@ def _labels(names: Sequence[str], at: Sequence[tuple[float, float]], size: float
                 continue
             taken.append(box)
             anchor = {"start": left, "end": left + wide, "middle": x}[side]
-            found.append(words(round(anchor), round(top + 9), text, side, class_="tick"))
+            found.append(words(round(anchor), round(top + 9), text, side, class_="tick over"))
             break
     return found
 

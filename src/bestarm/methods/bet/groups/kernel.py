@@ -172,7 +172,8 @@ class Trials:
         before, new = own.at(champions), fresh.at(champions)  # one champion per trial
         sizes = self.sizes[self.name[live] // self.width]
         ratio = bet_decisions.pooled_ratio(self.ratio[live][at[0]], sizes[at[0]], self.sizes[at[1]])
-        bets = bet_decisions.bets(before.at(at[0]), own.at(at), ratio, self.n * int(self.sizes.max()))
+        pulls, slope = self.n * int(self.sizes.max()), self.blocks.slope
+        bets = bet_decisions.bets(before.at(at[0]), own.at(at), ratio, pulls, slope=slope)
         wealth = self.log_wealth[live]
         wealth[at] += bet_decisions.log_factor(bets, new.at(at[0]), fresh.at(at))
         self.log_wealth[live] = wealth

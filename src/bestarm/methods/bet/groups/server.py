@@ -199,8 +199,10 @@ class Server(RoundServer):
         down = Down(tuple(self.inside.tolist()), j, champion - self.own[j].start, c, told)
         self.block, self.number = Block(self.own_wire, n, step, down), self.number + 1
         ratio = bet_decisions.pooled_ratio(c, self.sizes[j], self.sizes[self.group[rivals]])
-        pulls = n * int(self.sizes.max())
-        self.bets = bet_decisions.bets(self.sums.at(champion), self.sums.at(rivals), ratio, pulls)
+        pulls, sums = n * int(self.sizes.max()), self.sums
+        self.bets = bet_decisions.bets(
+            sums.at(champion), sums.at(rivals), ratio, pulls, slope=self.blocks.slope
+        )
         return self._next_round(down)
 
     def _next_round(self, message: Down | Restart) -> list[Action]:

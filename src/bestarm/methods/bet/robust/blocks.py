@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 
 from bestarm.methods.bet import decisions as bet_decisions
-from bestarm.methods.bet.blocks import wire_of
+from bestarm.methods.bet.blocks import Blocks, wire_of
 from bestarm.methods.bet.levels import BetWire
 from bestarm.methods.bet.options import Bet
 from bestarm.methods.bet.robust import decisions
@@ -26,7 +26,7 @@ class Pool:
     """The clients of each group, h = G − 2f of which count, and the price of each group."""
 
     def __init__(self, layout: Layout, options: Bet) -> None:
-        self.f = options.byzantine
+        self.f, self.slope = options.byzantine, Blocks(options).slope
         counts, sizes = layout.arm_counts, [len(group.clients) for group in layout.groups]
         self.own = [slice(a, b) for a, b in itertools.pairwise(itertools.accumulate(counts, initial=0))]
         self.members = [slice(a, b) for a, b in itertools.pairwise(itertools.accumulate(sizes, initial=0))]
@@ -40,4 +40,4 @@ class Pool:
 
     def stakes(self, n: int) -> int:
         """How many stakes a block after n pulls has."""
-        return betting.stake_count(n * int(self.kept.max()))
+        return betting.stake_count(n * int(self.kept.max()), self.slope)

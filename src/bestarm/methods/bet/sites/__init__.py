@@ -12,8 +12,10 @@ from bestarm.methods.bet.sites.audit import audit_client, good_event
 from bestarm.methods.bet.sites.client import Client
 from bestarm.methods.bet.sites.kernel import kernel_for
 from bestarm.methods.bet.sites.server import Server
-from bestarm.methods.bet.sites.trace import Trace
+from bestarm.methods.bet.sites.trace import ArmTrace, Trace
 
 QUESTIONS = ("overall", "each", "control")
 
-__all__ = ["LIES", "QUESTIONS", "Client", "Server", "Trace", "audit_client", "good_event", "kernel_for"]
+__all__ = [
+    "LIES", "QUESTIONS", "ArmTrace", "Client", "Server", "Trace", "audit_client", "good_event", "kernel_for",
+]  # fmt: skip

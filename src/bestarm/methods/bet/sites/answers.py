@@ -76,4 +76,9 @@ def status_of(answers: Sequence[Answer]) -> Verdict:
 
 def verdict_for_client(course: Course, end: End) -> Verdict:
     """The verdict as a client knows it from the last message."""
-    return status_of(answers_of(course, end))
+    return worded(course, status_of(answers_of(course, end)))
+
+
+def worded(course: Course, verdict: Verdict) -> Verdict:
+    """The verdict as the question has it: the answer to "anywhere" is an arm, and there are no others."""
+    return replace(verdict, answers=()) if course.question.kind == "anywhere" else verdict

@@ -41,8 +41,8 @@ class Client(BlockClient[Plan | End]):
         self.sent: list[Part | Stopped] = []
         self.arms_of: list[list[int]] = []  # the arms that each message reports on
         self.announced = self.course.n1  # pulls after all blocks that were announced
-        # Blocks that are announced and not begun: pulls before them, their pulls, and the reference.
-        self.waiting: deque[tuple[int, Ints, int | None]] = deque()
+        # Blocks that are announced and not begun: pulls before them, their pulls, the reference, as a Pull.
+        self.waiting: deque[tuple[int, Ints, int | None, Pull | None]] = deque()
         self.n, self.pulls_due = 0, self._own(self.course.first())
         self.playing = bool(self.pulls_due.any())
         self.reference = self.course.references(())[self.index]
@@ -57,8 +57,7 @@ class Client(BlockClient[Plan | End]):
     @property
     def upcoming(self) -> tuple[Pull, ...]:
         """The pulls of the blocks that are announced and not begun, in order."""
-        blocks = [(pulls, reference) for _, pulls, reference in self.waiting if pulls.any()]
-        return tuple(spread(pulls, moments=not self.binary, against=ref) for pulls, ref in blocks)
+        return tuple(pull for *_, pull in self.waiting if pull is not None)
 
     def _own(self, pulls: Ints) -> Ints:
         """The pulls of this client's arms, from those of all cells."""
@@ -76,7 +75,7 @@ class Client(BlockClient[Plan | End]):
             actions.append(self._say(part))
             self.playing = False
         while self.waiting and not self.playing:
-            self.n, self.pulls_due, self.reference = self.waiting.popleft()
+            self.n, self.pulls_due, self.reference, _ = self.waiting.popleft()
             self.fresh, self.met = Sums.none(self.arms), Sums.none(self.arms)
             self.playing = bool(self.pulls_due.any())
         if self.playing:
@@ -91,6 +90,11 @@ class Client(BlockClient[Plan | End]):
     @property
     def _block(self) -> dict[str, int]:
         return {"n": self.n}
+
+    def _plays(self, plan: Plan) -> bool:
+        """Whether this client has a part in a block: with its own pace, it has none in those of others."""
+        races = zip(plan.legs, self.course.members, strict=True)
+        return any(leg is not None and self.index in members for leg, members in races)
 
     def _stopped(self) -> Send:
         return self._say(Stopped())
@@ -108,11 +112,15 @@ class Client(BlockClient[Plan | End]):
             self._enter("done")
             return [Pull((), 0), Decided(verdict_for_client(self.course, message))]
         self.heard += 1
+        if self.course.own_pace and not self._plays(message):
+            return []
         step = self.blocks.step(self.announced) if message.step is None else message.step
         steps = self.course.steps(step) if message.steps is None else np.array(message.steps)
         stands = message.stands(self.course)
         pulls = self._own(self.course.pulls(stands, step, steps)[0])
-        self.waiting.append((self.announced, pulls, self.course.references(stands)[self.index]))
+        reference = self.course.references(stands)[self.index]
+        pull = spread(pulls, moments=not self.binary, against=reference) if pulls.any() else None
+        self.waiting.append((self.announced, pulls, reference, pull))
         self.announced += step
         if self.playing or self.spent:  # it plays blocks in order
             return []

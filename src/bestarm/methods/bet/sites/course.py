@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bestarm.methods.bet.blocks import Blocks
-from bestarm.methods.bet.options import PREFERENCES, Bet
+from bestarm.methods.bet.options import Bet
 from bestarm.methods.bet.sites.decisions import Stand, races_of
 from bestarm.problem.layout import Layout
 from bestarm.problem.question import Cells
@@ -41,10 +41,20 @@ class Course:
         self.blocks = Blocks(options)
         self.n1 = self._first_pulls() if options.n1 is None else options.n1
 
+    @property
+    def own_pace(self) -> bool:
+        """Whether every site closes its own blocks: each has its own bets, and need not wait for others."""
+        return self.question.kind == "each" and self.options.open_blocks > 1
+
     def _first_pulls(self) -> int:
-        """⌈n1/M⌉ pulls of each cell; n1 where every site gets an answer of its own."""
-        n1 = PREFERENCES[self.options.prefer][0]
-        return n1 if self.question.by_site else -(-n1 // self.clients)
+        """⌈n1/M⌉ pulls of each cell; n1 where every site gets an answer of its own.
+
+        M is the number of clients; with the question "anywhere", of those that offer an option.
+        """
+        n1 = self.blocks.n1
+        anywhere = self.question.kind == "anywhere"
+        among = int(self.cells.offers.sum(axis=0).max()) if anywhere else self.clients
+        return n1 if self.question.by_site else -(-n1 // among)
 
     def first(self) -> Ints:
         """The pulls of each cell before the first bets."""

@@ -14,6 +14,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from bestarm.methods.bet import decisions as bet_decisions
+from bestarm.methods.bet.blocks import Blocks
 from bestarm.methods.bet.options import Bet
 from bestarm.problem.question import Cells, Question
 from bestarm.protocol.decisions import Floats, Ints, Mask
@@ -118,6 +119,7 @@ class Race(Protocol):
     weights: Floats
     level: float  # an option leaves, or is settled, at wealth 1/level
     log_wealth: Floats  # (…, trials, options)
+    slope: float  # κ of random answers, else 1
 
     @property
     def inside(self) -> Mask:
@@ -194,6 +196,8 @@ def played(pulls: Ints, weights: Floats, clients: Ints) -> Mask:
 class BestRace:
     """The best option over some clients: an option leaves when its wealth reaches 1/level."""
 
+    slope = 1.0
+
     def __init__(
         self, clients: Ints, weights: Floats, level: float, trials: int, site: int | None = None
     ) -> None:
@@ -214,11 +218,12 @@ class BestRace:
     def begin(self, block: Block, openers: Openers) -> None:
         """Update the wealths by the first pulls: bets on the first option of each pair, against the other."""
         before = Before(Sums.none(block.pulls.shape))
+        stakes = FIRST_STAKES + betting.smaller_stakes(self.slope)
         trial = np.flatnonzero(~self.over & played(block.pulls, self.weights, self.clients).all(axis=1))
         for b, a in openers:
             pairs = (trial, np.full_like(trial, b), np.full_like(trial, a))
             self.log_wealth[trial, a] += log_factors(
-                self.weights, self.clients, before, block, pairs, FIRST_STAKES, doubt=FIRST_LEAD
+                self.weights, self.clients, before, block, pairs, stakes, doubt=FIRST_LEAD * self.slope
             )
         self.inside &= ~bet_decisions.leaves(self.log_wealth, self.level)
 
@@ -234,7 +239,7 @@ class BestRace:
         rivals[self.over] = False
         trial, rival = np.nonzero(rivals)
         pairs = (trial, stand.champion[trial], rival)
-        stakes = contrasts.stake_count(n * len(self.clients))
+        stakes = contrasts.stake_count(n * len(self.clients), self.slope)
         self.log_wealth[rivals] += log_factors(self.weights, self.clients, before, block, pairs, stakes)
         self.inside &= ~(rivals & bet_decisions.leaves(self.log_wealth, self.level))
 
@@ -317,6 +322,7 @@ class ControlRace:
     """All options against a control: each is better, worse, within the margin, or open."""
 
     site: int | None = None
+    slope = 1.0
 
     def __init__(
         self, clients: Ints, weights: Floats, control: int, level: float, margin: float, trials: int
@@ -349,7 +355,7 @@ class ControlRace:
         plays = self.inside & stand.inside & played(block.pulls, self.weights, self.clients)
         trial, option = np.nonzero(plays)
         control = np.full(len(option), self.control)
-        stakes = contrasts.stake_count(n * len(self.clients))
+        stakes = contrasts.stake_count(n * len(self.clients), self.slope)
         for test, wealth in zip(self.tests, self.log_wealth, strict=True):
             pairs = (trial, option, control) if test.on_option else (trial, control, option)
             margin = test.sign * self.margin
@@ -368,7 +374,7 @@ def races_of(cells: Cells, question: Question, options: Bet, present: Mask, tria
     everyone, found = np.flatnonzero(present), list[Race]()
     share = options.delta / (2 if question.also else 1)
     if question.kind != "each":
-        weights = cells.weights(question.weights, present)
+        weights = cells.weights(question.weights or (1.0,) * (int(cells.site.max()) + 1), present)
         if options.byzantine:
             race = TrimmedRace(everyone, weights, share, trials)
             race.tolerate(cells.site[everyone], options.byzantine)
@@ -385,4 +391,6 @@ def races_of(cells: Cells, question: Question, options: Bet, present: Mask, tria
             own = present & (cells.site == j)
             weights = cells.weights((1.0,) * sites, own)
             found.append(BestRace(np.flatnonzero(own), weights, level, trials, site=j))
+    for race in found:
+        race.slope = Blocks(options).slope
     return found

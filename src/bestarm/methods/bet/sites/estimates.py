@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
-from bestarm.methods.bet.sites.decisions import Block, ControlRace, Race, Stand
+from bestarm.methods.bet.sites.decisions import Before, Block, ControlRace, Race, Stand
 from bestarm.methods.bet.sites.ledger import Ledger
 from bestarm.protocol.decisions import Floats, Ints
 from bestarm.protocol.verdict import Answer, Verdict
@@ -23,10 +24,19 @@ from bestarm.stats.contrasts import Played, Sides, Stacked
 from bestarm.stats.pairs import PlayedPairs
 from bestarm.stats.sums import Sums
 
-Closed = tuple[Block, list[Stand | None], int]
 Pair = tuple[int | None, int | None]
 EVEN = 0.5  # an estimate that is the same at all sites
 MOST_TERMS = 1 << 22  # of one evaluation: blocks × clients × stakes
+
+
+class Closed(NamedTuple):
+    """A closed block: its pulls and rewards, the stands and the step of its races, and what its bets use."""
+
+    block: Block
+    stands: list[Stand | None]
+    step: int
+    races: tuple[int, ...]
+    before: Before | None  # None: the rewards of all blocks that were closed before
 
 
 def with_estimates(verdict: Verdict, ledger: Ledger, closed: Sequence[Closed]) -> Verdict:
@@ -170,8 +180,9 @@ class _Bounds:
     def _stacked(self, pair: Pair) -> Iterator[Stacked]:
         """All blocks, some at a time; bets are made in those in which all cells of a pair were pulled."""
         sides = [self._rewards(k, view) for k, view in zip(pair, (Block.up, Block.down), strict=True)]
-        even = self.faults and None in pair  # the centres of all sites must dispute the same value
-        means = [np.full(side.count.shape, EVEN) if even else _before(side) for side in sides]
+        means = [self._before(k, side) for k, side in zip(pair, sides, strict=True)]
+        if self.faults and None in pair:  # the centres of all sites must dispute the same value
+            means = [np.full(side.count.shape, EVEN) for side in sides]
         took = np.ones(len(self.closed), dtype=bool)
         for side, k in zip(sides, pair, strict=True):
             took &= ((side.count > 0) | (self._weights(k) == 0)).all(axis=-1)
@@ -191,6 +202,16 @@ class _Bounds:
         found = [view(block, place).parts for block, *_ in self.closed]
         return Sums(*(np.stack(parts) for parts in zip(*found, strict=True)))
 
+    def _before(self, option: int | None, rewards: Sums) -> Floats:
+        """The estimates of an option that the bets of each block follow, (blocks, clients)."""
+        count, total = (np.cumsum(part, axis=0) - part for part in (rewards.count, rewards.total))
+        found = contrasts.estimate(count, total)
+        for k, closed in enumerate(self.closed):
+            if closed.before is not None and option is not None:
+                past = closed.before.sums.at((0, self.clients, option))
+                found[k] = contrasts.estimate(past.count, past.total)
+        return found
+
     def _pairs(self, pair: Pair) -> Iterator[PlayedPairs]:
         """The blocks whose subjects tried both options of a pair."""
         cells, (b, a) = self.clients, pair
@@ -200,9 +221,3 @@ class _Bounds:
             met = block.pairs.on(np.zeros_like(cells), cells, np.full_like(cells, b), np.full_like(cells, a))
             if (met.count > 0).all() and ((reference == a) | (reference == b)).all():
                 yield PlayedPairs(met, block.pairs.coins[cells])
-
-
-def _before(blocks: Sums) -> Floats:
-    """The estimates before each block."""
-    count, total = (np.cumsum(part, axis=0) - part for part in (blocks.count, blocks.total))
-    return contrasts.estimate(count, total)

@@ -29,7 +29,8 @@ class Ledger:
         # In a paired layout: how the options that were compared with each other did.
         self.met = Sums.none((*shape, course.number)) if course.layout.paired else None
         self.rounded: Floats = np.zeros(shape)  # how much larger than its sum the true one may be
-        self.n = 0  # pulls of a cell that was never the champion's, at a client of average weight
+        # For each race: pulls of a cell that was never the champion's, at a client of average weight.
+        self.n = [0] * len(self.races)
 
     @property
     def over(self) -> Mask:
@@ -39,11 +40,9 @@ class Ledger:
     def stands(self) -> list[Stand]:
         """Who plays the next block, in each race."""
         found = [race.stand(self.sums) for race in self.races]
-        if self.n == 0:  # nothing is known yet
-            for stand in found:
-                stand.ratio = np.ones_like(stand.ratio)
-        if self.course.layout.paired:  # the i-th pull of every option is the same subject
-            for stand in found:
+        for stand, n in zip(found, self.n, strict=True):
+            # Nothing is known yet, or the i-th pull of every option is the same subject.
+            if n == 0 or self.course.layout.paired:
                 stand.ratio = np.ones_like(stand.ratio)
         return found
 
@@ -76,16 +75,27 @@ class Ledger:
             found.append(tuple(permutations(offered, 2)) if several and len(offered) == 2 else ())
         return found
 
-    def close(self, block: Block, stands: Sequence[Stand | None], step: int) -> None:
-        """Add a block of `step` pulls. Without stands, these are the first pulls."""
+    def close(
+        self,
+        block: Block,
+        stands: Sequence[Stand | None],
+        step: int,
+        races: Sequence[int] | None = None,
+        before: Before | None = None,
+    ) -> None:
+        """Add a block of `step` pulls of some races, by default of all. Without stands: the first pulls.
+
+        Its bets follow from the rewards `before`, by default those of all closed blocks.
+        """
         for race, openers in zip(self.races, self.openers, strict=True):
             if openers and not stands and isinstance(race, BestRace):
                 race.begin(block, openers)
-        for race, stand in zip(self.races, stands, strict=False):
+        for race, stand, n in zip(self.races, stands, self.n, strict=False):
             if stand is not None:
-                race.close(Before(self.sums, self.met), block, stand, self.n)
+                race.close(before or Before(self.sums, self.met), block, stand, n)
         self.sums = self.sums.plus(block.fresh)
         self.rounded += block.unit
         if self.met is not None and block.pairs is not None:
             block.pairs.add_to(self.met)
-        self.n += step
+        for r in range(len(self.n)) if races is None else races:
+            self.n[r] += step

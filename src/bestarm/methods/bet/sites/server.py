@@ -7,7 +7,6 @@ never void: a missing part is waited for, or the operator drops its client, whic
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,39 +14,24 @@ from msgspec.structs import replace
 
 from bestarm.methods.bet.blocks import MAX_PULLS
 from bestarm.methods.bet.options import Bet
-from bestarm.methods.bet.sites.answers import answers_of, end_of, status_of
+from bestarm.methods.bet.sites.answers import answers_of, end_of, status_of, worded
 from bestarm.methods.bet.sites.course import Course, fitting
-from bestarm.methods.bet.sites.decisions import Block, ControlRace, Stand, values
-from bestarm.methods.bet.sites.estimates import with_estimates
+from bestarm.methods.bet.sites.decisions import Before, ControlRace, Stand, values
+from bestarm.methods.bet.sites.estimates import Closed, with_estimates
 from bestarm.methods.bet.sites.ledger import Ledger
-from bestarm.methods.bet.sites.messages import Part, Plan, Wire, block_of, decode, fill
+from bestarm.methods.bet.sites.messages import Plan, Wire, block_of, decode, fill
+from bestarm.methods.bet.sites.tracks import OpenBlock, Track, tracks_of
 from bestarm.methods.bet.uplink import MOST_SUPPLY
 from bestarm.problem.layout import Layout
 from bestarm.protocol.codec import Malformed
-from bestarm.protocol.decisions import Floats, Ints, Mask
-from bestarm.protocol.events import Action, Ahead, Event, Start
+from bestarm.protocol.decisions import Floats, Mask
+from bestarm.protocol.events import Action, Ahead, Event, Pace, Start
 from bestarm.protocol.machine import Transitions
 from bestarm.protocol.messages import Stopped
 from bestarm.protocol.rounds import DROPPED, OTHER_SITES, RoundServer
 from bestarm.protocol.verdict import Reason
 
 OTHERS = f"{DROPPED}: {OTHER_SITES}"
-
-
-@dataclass(eq=False)
-class OpenBlock:
-    """A block that is announced: what every client has to pull in it, and the parts that have come."""
-
-    n: int
-    step: int
-    pulls: Ints  # (clients, options)
-    stands: list[Stand | None] = field(default_factory=list)
-    parts: dict[int, Part] = field(default_factory=dict)
-    filled: bool = False  # closed without the parts that are missing
-    references: list[int | None] = field(default_factory=list)  # the arm of each client, see Course
-
-    def waits_for(self, i: int) -> bool:
-        return bool(self.pulls[i].any()) and i not in self.parts
 
 
 class Server(RoundServer):
@@ -57,6 +41,8 @@ class Server(RoundServer):
         **RoundServer.transitions,
         ("waiting", Ahead): frozenset({"waiting", "done"}),
         ("done", Ahead): frozenset({"done"}),
+        ("waiting", Pace): frozenset({"waiting"}),
+        ("done", Pace): frozenset({"done"}),
     }
 
     def __init__(self, layout: Layout, options: Bet) -> None:
@@ -68,13 +54,13 @@ class Server(RoundServer):
         self.binary = [layout.groups[layout.group_of[name]].binary for name in layout.clients]
         self.present = np.ones(len(layout.clients), dtype=bool)
         self.ledger = Ledger(self.course, self.present)
-        self.closed: list[tuple[Block, list[Stand | None], int]] = []
-        first = OpenBlock(0, self.course.n1, self.course.first(), references=self.course.references(()))
-        self.open: deque[OpenBlock] = deque([first])
-        self.due: list[deque[OpenBlock]] = [deque([first]) for _ in layout.clients]  # parts to come, in order
+        self.closed: list[Closed] = []
+        self.tracks = tracks_of(self.course)
+        # Of each client: its tracks, and the blocks whose parts are to come, in order.
+        self.track = [next(t for t in self.tracks if t.members[i]) for i in range(len(layout.clients))]
+        self.due: list[deque[OpenBlock]] = [deque(track.open) for track in self.track]
         self.out = np.zeros(len(layout.clients), dtype=bool)  # proven faulty, or makes no more pulls
         self.f = options.byzantine
-        self.announced = self.course.n1  # pulls after all blocks that are announced
         self.supply = np.full(len(layout.clients), MOST_SUPPLY)
         self.paces: Floats | None = None  # of the clients, if a driver tells them
         self.late = 0  # parts that came after their block was closed
@@ -89,6 +75,11 @@ class Server(RoundServer):
             return self._conclude() if self.ledger.over[0] else []
         if isinstance(event, Ahead):
             return self._hurry(event)
+        if isinstance(event, Pace):
+            if self.state != "done":
+                self.events.append(["pace", list(event.paces)])
+                self._keep_pace(event.paces)
+            return []
         return super()._handle(event)
 
     def _hurry(self, event: Ahead) -> list[Action]:
@@ -96,25 +87,60 @@ class Server(RoundServer):
         if self.state == "done" or not self._wants(event.client):
             return []
         self.events.append(["ahead", event.client, list(event.paces)])
-        self.paces = np.maximum(np.array(event.paces, dtype=np.float64), 1.0)
-        return self._announce()
+        self._keep_pace(event.paces)
+        track = self.track[self.index[event.client]]
+        return [*self._announce(track), *self._advance(track)]
+
+    def _keep_pace(self, paces: tuple[int, ...]) -> None:
+        if len(paces) == len(self.present):
+            self.paces = np.maximum(np.array(paces, dtype=np.float64), 1.0)
 
     def _wants(self, client: str) -> bool:
         """Whether a race that is open needs this client, and a block may be announced for it."""
         i = self.index[client]
         races = [race for race in self.ledger.races if not race.over[0]]
-        return self._may_open and any(i in race.clients for race in races)
+        return self._may_open(self.track[i]) and any(i in race.clients for race in races)
+
+    @property
+    def open(self) -> list[OpenBlock]:
+        """The blocks that are announced and not closed."""
+        return [block for track in self.tracks for block in track.open]
+
+    @property
+    def rounds(self) -> int:
+        """The number of blocks that are closed; of the track that has closed most, if there are several."""
+        return max(track.closed for track in self.tracks)
 
     @property
     def ticking(self) -> bool:
         return self.round > 0 or any(block.parts for block in self.open)
 
     def missing_clients(self) -> list[str]:
-        if self.state == "done" or not self.open:
+        if self.state == "done":
             return []
-        oldest = self.open[0]
-        awaited = self.present & ~self.out
-        return [n for i, n in enumerate(self.layout.clients) if awaited[i] and oldest.waits_for(i)]
+        awaited, oldest = self.present & ~self.out, [track.open[0] for track in self.tracks if track.open]
+        return [
+            name
+            for i, name in enumerate(self.layout.clients)
+            if awaited[i] and any(block.waits_for(i) for block in oldest)
+        ]
+
+    def together(self, client: str) -> list[str]:
+        """The clients that wait for this one's parts."""
+        members = self.track[self.index[client]].members
+        return [name for name, member in zip(self.layout.clients, members, strict=True) if member]
+
+    def unused(self) -> int:
+        """The rewards in parts of blocks that are not closed."""
+        return sum(int(block.pulls[i].sum()) for block in self.open for i in block.parts)
+
+    def answer_at(self, client: str) -> str | None:
+        """The answer of the client's own site, once it is known, where each site has one and its own pace."""
+        if not self.course.own_pace:
+            return None
+        race = self.ledger.races[self.track[self.index[client]].races[0]]
+        left = np.flatnonzero(race.inside[0])
+        return self.course.cells.options[left[0]] if len(left) == 1 else None
 
     def _expects(self, sender: str, data: bytes) -> bool:
         return sender in self.index
@@ -142,17 +168,21 @@ class Server(RoundServer):
         self.bits_up += bits
         if isinstance(message, Stopped):
             return self._lose(i, "budget")
-        if block not in self.open:  # closed without it: what was filled in stays
+        if block not in self.track[i].open:  # closed without it: what was filled in stays
             self.late += 1
             return []
         block.parts[i] = message
         if message.supply is not None:
             self.supply[i] = message.supply
-        return self._advance()
+        return self._advance(self.track[i])
 
     def _lose(self, i: int, reason: Reason) -> list[Action]:
         """Continue without the parts of a client, if its site is one of those that may lie; else end."""
         self.out[i] = True
+        if self.course.own_pace:
+            self.track[i].ended = reason
+            self.track[i].open.clear()
+            return self._advance(self.track[i])
         return self._undecided(reason) if self._sites(self.out) > self.f else self._advance()
 
     def _sites(self, clients: Mask) -> int:
@@ -161,10 +191,11 @@ class Server(RoundServer):
 
     def _patience_over(self) -> list[Action]:
         """Fill the missing parts of the oldest block, if they can be those of lying sites; else end."""
-        silent = np.array([self.open[0].waits_for(i) for i in range(len(self.present))]) | self.out
+        late = set(self.missing_clients())
+        silent = np.array([name in late for name in self.layout.clients]) | self.out
         if self._sites(silent) > self.f:
             return self._undecided("silence")
-        self.open[0].filled = True
+        self.tracks[0].open[0].filled = True
         return self._advance()
 
     def _waits_on(self, spent: bool) -> bool:
@@ -172,40 +203,54 @@ class Server(RoundServer):
 
     # Blocks
 
-    def _complete(self, block: OpenBlock) -> bool:
+    def _complete(self, block: OpenBlock, track: Track) -> bool:
         """Whether all parts are in, except those that are filled."""
-        awaited = np.flatnonzero(self.present & ~self.out).tolist()
+        awaited = np.flatnonzero(track.members & self.present & ~self.out).tolist()
         return block.filled or not any(block.waits_for(i) for i in awaited)
 
-    def _advance(self) -> list[Action]:
-        """Close the blocks that are complete, in order, and announce the next one if somebody can play it."""
-        while self.open and self._complete(self.open[0]):
-            self._close(self.open.popleft())
-            most = self.options.max_rounds
-            if self.ledger.over[0]:
-                return self._conclude()
-            if most is not None and self.rounds >= most:
-                return self._undecided("rounds")
-        if not self.open:
-            return self._announce()
-        ahead = any(self.present[i] for i in self.open[-1].parts)  # somebody has played all that is announced
-        return self._announce() if ahead and self.ledger.n > 0 and self._may_open else []
+    def _advance(self, *tracks: Track) -> list[Action]:
+        """Close the blocks of these tracks that are complete, announce the next ones, and end if all have."""
+        found = [action for track in tracks or self.tracks for action in self._forward(track)]
+        if self.ledger.over[0]:
+            return [*found, *self._conclude()]
+        left = [track.ended for track in self.tracks if not self._over(track)]
+        return [*found, *self._undecided(left[0])] if left[0] and all(left) else found
 
-    @property
-    def _may_open(self) -> bool:
-        return len(self.open) < self.options.open_blocks
+    def _forward(self, track: Track) -> list[Action]:
+        """Close the blocks of a track that are complete, in order, and announce the next one."""
+        while track.open and self._complete(track.open[0], track):
+            self._close(track.open.popleft(), track)
+            if self._over(track):
+                track.open.clear()
+                return []
+            if self.options.max_rounds is not None and track.closed >= self.options.max_rounds:
+                track.ended = "rounds"
+                track.open.clear()
+        if track.ended is not None or self._over(track):
+            return []
+        if not track.open:
+            return self._announce(track)
+        ahead = any(self.present[i] for i in track.open[-1].parts)  # somebody has played all of them
+        return self._announce(track) if ahead and track.closed and self._may_open(track) else []
+
+    def _over(self, track: Track) -> bool:
+        return all(bool(self.ledger.races[r].over[0]) for r in track.races)
+
+    def _may_open(self, track: Track) -> bool:
+        return track.ended is None and len(track.open) < self.options.open_blocks
 
     def _close_round(self) -> list[Action]:
         return self._advance()
 
-    def _close(self, block: OpenBlock) -> None:
+    def _close(self, block: OpenBlock, track: Track) -> None:
         """Add a block to the ledger, and a row to the certificate. Its intervals are illustrative only."""
         parts = [block.parts.get(i) if self.present[i] else None for i in range(len(self.present))]
         found = block_of(parts, block.pulls, self.course, block.references)
         for i in np.flatnonzero(self.present).tolist():
             if block.waits_for(i):
                 fill(found, i)
-        self.closed.append((found, block.stands, block.step))
+        self.closed.append(Closed(found, block.stands, block.step, track.races, block.before))
+        track.closed += 1
         self._fold(len(self.closed) - 1)
         sums, race = self.ledger.sums, self.ledger.races[0]
         value, error = values(sums, race.weights, race.clients)
@@ -226,11 +271,11 @@ class Server(RoundServer):
 
     def _fold(self, k: int) -> None:
         """Let the ledger decide about closed block k, and note the wealths and what was settled."""
-        block, stands, step = self.closed[k]
-        if self.f == 0:  # a liar could send its part after it has seen those of later blocks
+        block, stands, step, races, known = self.closed[k]
+        if self.f == 0:
             stands = self.ledger.refreshed(stands)
         before = [race.inside[0].copy() for race in self.ledger.races]
-        self.ledger.close(block, stands, step)
+        self.ledger.close(block, stands, step, races, known)
         for r, openers in enumerate(self.ledger.openers if not stands else ()):
             race = self.ledger.races[r]
             for champion, option in openers:
@@ -250,31 +295,33 @@ class Server(RoundServer):
                 claim = int(race.claim[0, option]) if isinstance(race, ControlRace) else None
                 self.exits.append({**place, "option": option, "claim": claim})
 
-    def _announce(self) -> list[Action]:
-        """Announce the next block, from the blocks that are closed."""
-        n, course = self.announced, self.course
+    def _announce(self, track: Track) -> list[Action]:
+        """Announce the next block of a track, from the blocks that are closed."""
+        n, course = track.announced, self.course
         scale = self._scale()
-        step = course.blocks.step(n)
+        step, stands = course.blocks.step(n), self.ledger.stands()
         if n + step > MAX_PULLS:
-            return [] if self.open else self._undecided("budget")
-        stands = self.ledger.stands()
-        if self.own_wire.finite:
-            step = self._cut(step, stands, scale)
-            if step == 0:
-                return [] if self.open else self._undecided("budget")
+            step = 0
+        elif self.own_wire.finite:
+            step = self._cut(step, stands, scale, track)
+        if step == 0:
+            track.ended = None if track.open else "budget"
+            return []
         steps = course.steps(step, scale)
-        over = [bool(race.over[0]) for race in self.ledger.races]
+        over = [bool(race.over[0]) or r not in track.races for r, race in enumerate(self.ledger.races)]
         told = step if self.own_wire.finite else None
         plan = Plan.of(course, stands, over, told, steps if self.own_wire.tells_steps else None)
         played = plan.stands(course)
         pulls = course.pulls(played, step, steps)[0]
         block = OpenBlock(n, step, pulls, played, references=course.references(played))
-        self.open.append(block)
-        for due in self.due:
-            due.append(block)
-        self.announced += step
-        self.round += 1
-        return [self._send(plan), *self._advance()]
+        if self.f:  # a liar may send its part of an earlier block after it has seen the others' of this one
+            block.before = Before(self.ledger.sums)
+        track.open.append(block)
+        for i in np.flatnonzero(track.members).tolist():
+            self.due[i].append(block)
+        track.announced += step
+        self.round = max(self.round, track.closed + len(track.open) - 1)
+        return [self._send(plan), *self._forward(track)]
 
     def _scale(self) -> Floats | None:
         """What the steps of clients are in proportion to; None for their weights."""
@@ -282,10 +329,10 @@ class Server(RoundServer):
             return self.course.weights if self.paces is None else self.paces
         return self.course.neyman(self.ledger.sums)[0] if self.own_wire.tells_steps else None
 
-    def _cut(self, step: int, stands: list[Stand], scale: Floats | None) -> int:
+    def _cut(self, step: int, stands: list[Stand], scale: Floats | None, track: Track) -> int:
         """The largest step that the data allow; champions get fewer pulls if theirs run out."""
-        due = sum(block.pulls.max(axis=1) for block in self.open)
-        supply = np.where(self.present, self.supply - due, MOST_SUPPLY)
+        due = sum(block.pulls.max(axis=1) for block in track.open)
+        supply = np.where(self.present & track.members, self.supply - due, MOST_SUPPLY)
         step = fitting(self.course, step, supply, scale)
         most = int((supply // np.maximum(self.course.steps(step, scale), step)).min()) if step else 1
         for stand in stands:
@@ -297,13 +344,14 @@ class Server(RoundServer):
     def _conclude(self) -> list[Action]:
         end = end_of(self.ledger)
         verdict = status_of(answers_of(self.course, end, None, self.ledger))
-        return [self._send(end), *self._end(with_estimates(verdict, self.ledger, self.closed))]
+        verdict = with_estimates(verdict, self.ledger, self.closed)
+        return [self._send(end), *self._end(worded(self.course, verdict))]
 
     def _undecided(self, reason: Reason) -> list[Action]:
         end = end_of(self.ledger)
         verdict = status_of(answers_of(self.course, end, reason, self.ledger))
         verdict = replace(with_estimates(verdict, self.ledger, self.closed), reason=reason)
-        return [self._send(end), *self._end(verdict)]
+        return [self._send(end), *self._end(worded(self.course, verdict))]
 
     def _dropped(self, client: str) -> list[Action]:
         """Fold all closed blocks again without this client: the question is now about the others."""

@@ -6,7 +6,7 @@ have a group. The sites' own races have none; pages show them as a table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from bestarm.methods.bet import trace as bet
@@ -92,6 +92,53 @@ class Trace(bet.Trace):
             if option != row["champion"]
         ]
         return Wealths(self.limit, tuple(bets)) if bets else None
+
+
+@dataclass(frozen=True)
+class ArmTrace(Trace):
+    """The trace of the question "anywhere": each option is an arm of one group."""
+
+    @cached_property
+    def places(self) -> list[tuple[int, int]]:
+        """The group and the arm of each option."""
+        return [(j, arm) for j, count in enumerate(self.certificate.arms) for arm in range(count)]
+
+    def lines(self) -> list[Line]:
+        """The arm of each group that was pulled most, and among these the best one."""
+        best: dict[int, Line] = {}
+        for line in super().lines():
+            j, arm = self.places[line.group]
+            own = replace(line, group=j, arm=arm, views=tuple(replace(v, group=j) for v in line.views))
+            if j not in best or _last(own) > _last(best[j]):
+                best[j] = own
+        return [best[j] for j in sorted(best)]
+
+    def exits(self) -> list[Exit]:
+        return [
+            replace(exit, group=j, arm=arm, rival=self.places[exit.rival[0]] if exit.rival else None)
+            for exit in super().exits()
+            for j, arm in [self.places[exit.group]]
+        ]
+
+    def dropped(self, client: str) -> set[int]:
+        """The arms of the client's group that have left."""
+        places = (self.places[row["option"]] for row in self._over_all("exits"))
+        return {arm for j, arm in places if client in self.certificate.clients[j]}
+
+    def wealths(self) -> Wealths | None:
+        found = super().wealths()
+        if found is None:
+            return None
+        bets = (
+            replace(bet, group=j, arm=arm, champion=self.places[bet.champion[0]])
+            for bet in found.bets
+            for j, arm in [self.places[bet.group]]
+        )
+        return replace(found, bets=tuple(bets))
+
+
+def _last(line: Line) -> tuple[int, float]:
+    return line.views[-1].pulls, line.views[-1].mean
 
 
 def _largest(log_wealth: list[float] | list[list[float]]) -> list[float]:
