@@ -181,7 +181,7 @@ class Puller:
         """
         if self.scale.privacy is not None:
             return reward
-        unit = min(1.0, max(0.0, self.scale.unit(reward)))
+        unit = min(1.0, max(0.0, self.scale.inner(reward)))
         if unit in (0.0, 1.0):
             return float(unit)
         if self.coins:
@@ -192,7 +192,7 @@ class Puller:
 
 def demand_coin(source: Source, arm: str, reward: float, scale: Scale, group: Group) -> None:
     """Raise InputError if this group pays 0 or 1 only, and this reward is something in between."""
-    if group.binary and min(1.0, max(0.0, scale.unit(reward))) not in (0.0, 1.0):
+    if group.binary and min(1.0, max(0.0, scale.inner(reward))) not in (0.0, 1.0):
         raise InputError(
             f"gave a reward of {reward!r}",
             where=f'{source.name}, arm "{arm}"',
