@@ -223,7 +223,9 @@ class Desk:
 
     def _box(self, topic: str) -> Slots | Alarms | Paces:
         """What accepts or refuses the messages of a topic."""
-        return {ALARM: self._alarms, PACE: self.paces}.get(topic, self.slots)
+        if topic == PACE:
+            return self.paces
+        return self._alarms if topic == ALARM else self.slots
 
     def _signed(self, envelope: Envelope) -> bool:
         member = self.slots.roster.current.get(envelope.source)
