@@ -71,7 +71,7 @@ async def collect(desk: Desk, feed: Any, nc: Any, streams: Streams, attendance: 
         if messages:
             new = [m for m in messages if m.subject not in streams.probes]
             attendance.count([m.subject for m in new], desk.take([m.data for m in new]))
-            await wire.acknowledge(messages)
+            wire.acknowledge(nc, messages)
         await asyncio.sleep(0)
 
 
