@@ -104,8 +104,10 @@ class Puller:
             times, began = min(some, pull.times), time.monotonic()
             self._plan(pull)
             self.site.ask(pull, times)
-            helpers = [self._replanning()] if self.source.whole else []
-            await together(self._batch(pull, times), beside=helpers)
+            if self.source.whole:
+                await together(self._batch(pull, times), beside=[self._replanning()])
+            else:  # without a task, which lets other work go first
+                await self._batch(pull, times)
             self.after()
             await asyncio.sleep(0)  # recorded rewards never wait, and messages must still get through
             took = max(time.monotonic() - began, 1e-6)
