@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from bestarm.deploy.envelope import Envelope
 from bestarm.deploy.federation.setup import Setup
-from bestarm.protocol.codec import Malformed
 from bestarm.protocol.machine import ServerMachine
 from bestarm.protocol.summaries import SummaryBook, longest_summary
 
@@ -52,14 +51,6 @@ class Summaries:
         """Take a summary whose signature is valid."""
         if self.book is not None:
             self.book.take(envelope.source, envelope.content)
-
-
-def is_summary(data: bytes) -> bool:
-    """Whether this claims to be a client's summary."""
-    try:
-        return Envelope.decode(data).topic == SUMMARY
-    except Malformed:
-        return False
 
 
 async def collect(desk: Desk, feed: Any, nc: Any, streams: Streams, attendance: Attendance) -> None:
