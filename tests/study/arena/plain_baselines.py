@@ -15,10 +15,21 @@ class Told(Bandit):
     """A bandit with one row whose rewards are told in advance: option k pays told[k][i] at its i-th pull."""
 
     def one(self, rng, arm):
-        (k,) = arm.tolist()
+        rewards = [self._next(k) for k in arm.reshape(-1).tolist()]
+        return np.array(rewards, dtype=float).reshape(arm.shape), np.zeros_like(arm)
+
+    def several(self, rng, arm, times):
+        paid = sum(self._next(int(arm[0])) for _ in range(int(times[0])))
+        return np.array([float(paid)]), times[:, None]
+
+    def batch(self, rng, times):
+        paid = [[sum(self._next(k) for _ in range(count)) for k, count in enumerate(times[0].tolist())]]
+        return np.array(paid, dtype=float), times.sum(axis=1, keepdims=True)
+
+    def _next(self, k):
         used = self.__dict__.setdefault("used", [0] * self.k)
         used[k] += 1
-        return np.array([self.__dict__["told"][k][used[k] - 1]], dtype=float), np.zeros(1, dtype=int)
+        return self.__dict__["told"][k][used[k] - 1]
 
 
 def told(means, seed, length=60_000):
@@ -78,6 +89,20 @@ def lucb(rewards, delta):
         t += 1
 
 
+def elimination(rewards, delta):
+    state, arms = State(rewards), len(rewards)
+    left, n = list(range(arms)), 1
+    while True:
+        wide = math.sqrt(math.log(math.pi**2 / 3 * arms * n**2 / delta) / (2 * n))
+        best = max(state.s[k] / n for k in left)
+        left = [k for k in left if state.s[k] / n > best - 2 * wide]
+        if len(left) == 1:
+            return left[0], sum(state.n)
+        for k in left:
+            state.pull(k)
+        n += 1
+
+
 def kl_lucb(rewards, delta):
     state, arms = State(rewards), len(rewards)
 
@@ -95,6 +120,23 @@ def kl_lucb(rewards, delta):
             return h, sum(state.n)
         state.pull(h)
         state.pull(rival)
+
+
+def lil_ucb(rewards, delta):
+    state, arms, c = State(rewards), len(rewards), 2.01 / 0.01 * (1 / math.log(1.01)) ** 1.01
+    inner = (math.sqrt(1 + delta) - 1) ** 2 / (4 * c)
+
+    def index(k):
+        n = state.n[k]
+        return state.means[k] + 2 * 1.1 * math.sqrt(
+            2 * 0.25 * 1.01 * math.log(math.log(1.01 * n) / inner) / n
+        )
+
+    while True:
+        k = max(range(arms), key=index)
+        state.pull(k)
+        if state.n[k] >= 1 + 9 * (sum(state.n) - state.n[k]):
+            return k, sum(state.n)
 
 
 def lil_ucb_heuristic(rewards, delta):

@@ -39,10 +39,10 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "seed"),
     [
-        *[(name, 2) for name in ("lucb", "kl-lucb", "lil-ucb-heuristic", "round-robin")],
+        *[(name, 2) for name in ("elimination", "lucb", "kl-lucb", "lil-ucb-heuristic", "round-robin")],
         *[
             pytest.param(name, 1, marks=SLOW)
-            for name in ("lucb", "kl-lucb", "lil-ucb-heuristic", "round-robin")
+            for name in ("elimination", "lucb", "kl-lucb", "lil-ucb", "lil-ucb-heuristic", "round-robin")
         ],
         *[pytest.param("track-and-stop", seed, marks=SLOW) for seed in (1, 2)],
     ],
