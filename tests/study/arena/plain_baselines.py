@@ -183,3 +183,29 @@ def track_and_stop(rewards, delta):
             clipped = [min(max(mean, 1e-9), 1 - 1e-9) for mean in means]
             shares = list(ba.limit(ba.Problem.bernoulli([clipped]), 0.1).shares.values())
             state.pull(max(range(arms), key=lambda k: t * shares[k] - state.n[k]))
+
+
+def tri_bbai(rewards, delta):
+    """The constants of the authors' experiments; the shares come from ``bestarm.limit``."""
+    state, arms, log = State(rewards), len(rewards), math.log(1 / delta)
+
+    def pull(times):
+        for k, count in enumerate(times):
+            for _ in range(count):
+                state.pull(k)
+
+    pull([math.ceil(2 * math.log(arms) * math.sqrt(log)) - 1] * arms)  # a State begins with one pull of each
+    cap = math.ceil(80 * log * math.log(log) / arms)
+    for q in (1, 2):
+        best = max(range(arms), key=lambda k: state.means[k])
+        b = [mean - 0.01 if k == best else mean + 0.01 for k, mean in enumerate(state.means)]
+        found = ba.limit(ba.Problem.bernoulli([b]), 0.1)
+        hardness = found.total / kl(0.1, 0.9)  # the limit is T*·kl(δ, 1 − δ)
+        shares = list(found.shares.values())
+        pull([min(math.ceil(2**q * 1.001 * share * hardness * log), cap) for share in shares])
+    best = max(range(arms), key=lambda k: state.means[k])
+    enough = math.log((1 + math.log(sum(state.n))) / delta)
+    if min(state.glr(best, k) for k in range(arms) if k != best) < enough:
+        pull([max(math.ceil(log**2) - n, 0) for n in state.n])
+        best = max(range(arms), key=lambda k: state.means[k])
+    return best, sum(state.n)

@@ -77,6 +77,6 @@ class _Table:
 
 def _looked_up(x: Ints) -> Floats:
     """h of whole numbers."""
-    if (most := int(x.max())) >= len(_Table.values):
+    if (most := int(x.max(initial=0))) >= len(_Table.values):
         _Table.values = _h(np.arange(2.0 * most + 2.0))
     return np.asarray(_Table.values.take(x))
