@@ -49,7 +49,7 @@ def overview(found: Arena, headline: bool) -> str:
     rows = []
     for entry in found.entries:
         scores = [score for score in found.scores if score.method == entry.label]
-        solved = [score for score in scores if not score.undecided]
+        solved = [score for score in scores if score.solved]
         if entry.headline != headline or not scores:
             continue
         over = _geometric([score.over_limit for score in solved if score.over_limit])

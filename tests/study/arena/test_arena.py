@@ -12,6 +12,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -133,6 +134,15 @@ def test_the_front_has_what_no_other_beats_in_both_costs():
     found = made([("a", 100.0, 9.0, 0), ("b", 50.0, 20.0, 0), ("c", 120.0, 9.5, 0), ("d", 10.0, 1.0, 3)])
     assert [score.method for score in found.front("i")] == ["a", "b"], "d stayed undecided"
     assert [score.method for score in found.on("i")] == ["b", "a", "c", "d"]
+
+
+def test_a_method_that_was_shown_to_break_delta_is_in_no_front_and_no_profile():
+    found = made([("a", 100.0, 9.0, 0), ("b", 50.0, 20.0, 0)])
+    broken = msgspec.structs.replace(found.scores[1], errors=9, error=(0.5, 0.99), keeps="no")
+    found = msgspec.structs.replace(found, scores=(found.scores[0], broken))
+    assert [score.method for score in found.front("i")] == ["a"]
+    assert found.profile("pulls", ["i"]) == {"a": [1.0]}
+    assert [score.method for score in found.on("i")] == ["a", "b"]
 
 
 def test_a_profile_has_the_ratios_to_the_least_cost():
