@@ -24,7 +24,7 @@ from bestarm.study.arena.result import Arena, Entry, Score
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "docs" / "data"
-PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("compare", "privacy", "questions"))
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("compare", "privacy", "questions", "rivals"))
 SHOWN = "paper-5"  # the instance that libraries are compared on, too
 AVERAGED = "site-effects-20"  # an instance for the question about averages over sites
 
@@ -180,6 +180,20 @@ def baselines() -> str:
     return "\n".join([head, "|---|---|---|---|---|---|---|", *lines])
 
 
+def uplinks() -> str:
+    """Pulls, numbers that clients send, and FedElim's cost for three prices of one number."""
+    prices = (1, 10, 100)
+    lines = [
+        f"| `{row['rival']}` | `{row['instance']}` | {_round(row['pulls'])} | {_round(row['uplinks'])} | "
+        + " | ".join(_round(row["pulls"] + price * row["uplinks"]) for price in prices)
+        + " |"
+        for row in _kept("baselines")
+        if "rival" in row
+    ]
+    head = "| method | instance | pulls | numbers sent | " + " | ".join(f"C = {c}" for c in prices) + " |"
+    return "\n".join([head, "|---" * (4 + len(prices)) + "|", *lines])
+
+
 def speed() -> str:
     """Pulls that are simulated in a second, by ``benchmarks/skip_ahead.py``."""
     names = {
@@ -209,6 +223,7 @@ def page(text: str) -> str:
         "lying-sites": lying_sites,
         "speed": speed,
         "baselines": baselines,
+        "uplinks": uplinks,
     }
 
     def put(match: re.Match[str]) -> str:
