@@ -3,7 +3,7 @@
 ``python docs/compare.py`` writes them into the pages, between the comments ``<!-- table: NAME -->`` and
 ``<!-- end -->``. ``tests/house/test_compare_page.py`` checks that the pages are current. To renew the data:
 
-    bestarm arena --methods … --delta 0.1 --trials 400 --out out/arena      (the page names the whole command)
+    bestarm arena --methods … --delta 0.1 --trials 1000 --out out/arena      (the page names the whole command)
     cp out/arena/arena.json docs/data
     python -m benchmarks privacy lying_sites skip_ahead arena
     cp out/privacy.json out/lying_sites.json out/skip_ahead.json docs/data
@@ -74,7 +74,7 @@ def instance(found: Arena, name: str) -> str:
     """One row per entrant on one instance."""
     entries = {entry.label: entry for entry in found.entries}
     rows = [_line(score, entries[score.method]) for score in found.on(name) if entries[score.method].headline]
-    head = "| method | δ is kept | pulls | × limit | rounds | bits up | wrong of " + f"{found.trials} |"
+    head = "| method | δ is kept | pulls | × limit | rounds | bits up | wrong of " + f"{found.trials:,} |"
     return "\n".join([head, "|---|---|---|---|---|---|---|", *rows])
 
 
@@ -107,12 +107,19 @@ def facts(found: Arena) -> str:
     names = ",".join(entry.label for entry in found.entries)
     return (
         f"{len(found.entries)} methods on {len(found.grounds)} instances, δ = {found.delta:g}, "
-        f"{found.trials} runs of each pair that a method can run, {runs:,} in all. On `{SHOWN}` the limit is "
-        f"{limit:,.0f} pulls.\n\n"
-        "<!-- not run: takes a quarter of an hour -->\n\n"
+        f"{found.trials:,} runs of each pair that a method can run, {runs:,} in all. On `{SHOWN}` the limit is "
+        f"{limit:,.0f} pulls. {_time()}\n\n"
+        "<!-- not run: takes minutes -->\n\n"
         f"```sh\nbestarm arena --delta {found.delta:g} --trials {found.trials} --seed {found.seed} "
         f"--out out/arena --methods {names}\n```"
     )
+
+
+def _time() -> str:
+    """How long arenas take, as measured."""
+    tables = [row for row in _kept("baselines") if "table" in row]
+    parts = [f"{row['cpu minutes']:.0f} minutes for {row['table']}" for row in tables]
+    return f"On one core, {tables[0]['trials']:,} runs of each pair take {' and '.join(parts)}."
 
 
 def _kept(name: str) -> list[dict[str, Any]]:

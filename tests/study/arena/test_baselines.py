@@ -134,6 +134,14 @@ def test_pulls_of_an_overall_question_are_spread_over_the_sites_at_random():
     assert span[0] <= sums[0, 0] <= span[1]
 
 
+def test_the_sites_of_pulls_follow_from_their_rewards():
+    sure = ba.Problem.from_rewards({"s1": {"a": 1.0, "b": 0.0}, "s2": {"a": 0.0, "b": 1.0}})
+    bandit, rng = Bandit(sure, OVERALL), np.random.default_rng(1)
+    load = bandit.sites_of(rng, np.array([[10, 6]]), np.array([[7.0, 2.0]]))
+    assert load.tolist() == [[7 + 4, 3 + 2]], "only the first site pays for a, only the second for b"
+    assert Bandit(SMALL).sites_of(rng, np.array([[5, 4, 3]]), np.zeros((1, 3))).tolist() == [[9, 3]]
+
+
 def test_kl_bounds_are_roots_of_kl_and_right_at_the_ends():
     rng = np.random.default_rng(2)
     mean, level = rng.random(2000), 3 * rng.random(2000) ** 2 + 1e-6

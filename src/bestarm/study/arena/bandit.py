@@ -97,6 +97,11 @@ class Bandit:
         return np.array([[_rate(model) for model in row] for row in rows])
 
     @cached_property
+    def _averages(self) -> Floats:
+        """Means of 0/1 rewards by option, over the sites."""
+        return np.asarray(self._p.mean(axis=0))
+
+    @cached_property
     def _others(self) -> list[tuple[int, int, RewardModel]]:
         rows = self.models if self.question != ANYWHERE else [[m for row in self.models for m in row]]
         return [(j, k, rows[j][k]) for j, k in np.argwhere(np.isnan(self._p)).tolist()]
@@ -123,21 +128,37 @@ class Bandit:
         sums = sum((self._sums(rng, split[..., j], j) for j in range(sites)), np.zeros(times.shape))
         return np.asarray(sums), split.sum(axis=1)
 
-    def several(self, rng: np.random.Generator, arm: Ints, times: Ints) -> tuple[Floats, Ints]:
-        """The sum of `times` pulls of one option per row, and the pulls by row and site."""
-        sites = len(self._p)
+    def several(self, rng: np.random.Generator, arm: Ints, times: Ints) -> tuple[Floats, Ints | None]:
+        """The sum of `times` pulls of one option per row, and the pulls by row and site.
+
+        The pulls by site are None where ``sites_of`` can find them at the end.
+        """
+        if not self._others:
+            return rng.binomial(times, self._averages.take(arm)).astype(np.float64), None
         if self.question == ANYWHERE:
-            split = times[:, None]
-            where = split * (self.site[arm][:, None] == np.arange(len(self.clients)))
+            split, where = times[:, None], None
         else:
-            where = split = rng.multinomial(times, np.full(sites, 1.0 / sites))
-        rates = np.nan_to_num(self._p.T[arm])
-        sums = rng.binomial(split, rates).sum(axis=1, dtype=np.float64)
+            split = where = rng.multinomial(times, np.full(len(self._p), 1.0 / len(self._p)))
+        sums = rng.binomial(split, np.nan_to_num(self._p.T[arm])).sum(axis=1, dtype=np.float64)
         for j, k, model in self._others:
             rows = np.flatnonzero(arm == k)
             if rows.size:
                 sums[rows] += model.sums(rng, split[rows, j])
-        return sums, np.asarray(where)
+        return sums, where
+
+    def sites_of(self, rng: np.random.Generator, n: Ints, sums: Floats) -> Ints:
+        """Pulls by row and site, from pulls and sums by row and option, if all rewards are 0/1.
+
+        For ``overall``, given the rewards, the site of a pull is independent of everything else: site j has
+        probability p_j/Σp if the pull paid 1, and (1 − p_j)/Σ(1 − p) if it paid 0.
+        """
+        if self.question == ANYWHERE:
+            return self.by_site(n)
+        load, paid = np.zeros((len(n), len(self._p)), dtype=np.int64), sums.astype(np.int64)
+        for k, p in enumerate(self._p.T):
+            load += rng.multinomial(paid[:, k], p / p.sum())
+            load += rng.multinomial(n[:, k] - paid[:, k], (1.0 - p) / (1.0 - p).sum())
+        return load
 
     def by_site(self, times: Ints) -> Ints:
         """Pulls by row and site, from pulls by row and option; only for ``anywhere``."""

@@ -64,30 +64,34 @@ def _lil_ucb(
     outcome, trial, k = Outcome(bandit, trials), np.arange(trials), bandit.k
     once = np.ones((trials, k), dtype=np.int64)
     s, load = bandit.batch(rng, once)
-    n, index, first = once, s + bonus(np.ones(1), epsilon, beta, inner), int(bandit.round_steps(once > 0)[0])
+    first = int(bandit.round_steps(once > 0)[0])
+    t, n, index = np.full(trials, k), once, s + bonus(np.ones(1), epsilon, beta, inner)
     while len(trial):
         arm = index.argmax(axis=1)
         at = np.arange(0, n.size, k) + arm
         index.reshape(-1)[at] = -np.inf
-        own, t = n.reshape(-1).take(at), load.sum(axis=1)
+        own = n.reshape(-1).take(at)
         mean = s.reshape(-1).take(at) / own
         sure = safe_pulls(mean, own, bonus(own, epsilon, beta, inner), index.max(axis=1))
         enough = np.ceil(1.0 + share * (t - own)) - own  # pulls that the option lacks to win
         jump = np.minimum(np.minimum(sure, np.maximum(enough, 1.0)), most - 1 - t).astype(np.int64)
         rewards, where = bandit.several(rng, arm, jump)
-        own, load, t = own + jump, load + where, t + jump
+        own, t = own + jump, t + jump
+        load = load if where is None else load + where
         n.reshape(-1)[at] = own
         s.reshape(-1)[at] += rewards
         index.reshape(-1)[at] = s.reshape(-1).take(at) / own + bonus(own, epsilon, beta, inner)
         done = own >= 1.0 + share * (t - own)
         ended = done | (t + 2 > most)
         if ended.any():
-            made = t[ended]
+            made, sites = t[ended], load[ended]
+            if where is None:
+                sites = bandit.sites_of(rng, n[ended], s[ended])
             bits = (made * bandit.reward_bits, (made + 1) * bandit.address_bits)
             rounds = made - k + 1  # the first round has a pull of each option, each further one has one pull
             answer = np.where(done, arm, -1)[ended]
-            outcome.put(trial[ended], answer, rounds, rounds - 1 + first, load[ended], *bits)
-            trial, n, s, index, load = (values[~ended] for values in (trial, n, s, index, load))
+            outcome.put(trial[ended], answer, rounds, rounds - 1 + first, sites, *bits)
+            trial, t, n, s, index, load = (values[~ended] for values in (trial, t, n, s, index, load))
     return outcome
 
 
