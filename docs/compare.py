@@ -3,7 +3,7 @@
 ``python docs/compare.py`` writes them into the pages, between the comments ``<!-- table: NAME -->`` and
 ``<!-- end -->``. ``tests/house/test_compare_page.py`` checks that the pages are current. To renew the data:
 
-    bestarm arena --methods … --delta 0.1 --trials 1000 --out out/arena      (the page names the whole command)
+    bestarm arena --methods … --delta 0.1 --trials 1000 --out out/arena    (the page names the whole command)
     cp out/arena/arena.json docs/data
     python -m benchmarks privacy lying_sites skip_ahead arena
     cp out/privacy.json out/lying_sites.json out/skip_ahead.json docs/data
@@ -107,8 +107,8 @@ def facts(found: Arena) -> str:
     names = ",".join(entry.label for entry in found.entries)
     return (
         f"{len(found.entries)} methods on {len(found.grounds)} instances, δ = {found.delta:g}, "
-        f"{found.trials:,} runs of each pair that a method can run, {runs:,} in all. On `{SHOWN}` the limit is "
-        f"{limit:,.0f} pulls. {_time()}\n\n"
+        f"{found.trials:,} runs of each pair that a method can run, {runs:,} in all. "
+        f"On `{SHOWN}` the limit is {limit:,.0f} pulls. {_time()}\n\n"
         "<!-- not run: takes minutes -->\n\n"
         f"```sh\nbestarm arena --delta {found.delta:g} --trials {found.trials} --seed {found.seed} "
         f"--out out/arena --methods {names}\n```"
