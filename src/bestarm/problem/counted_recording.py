@@ -81,7 +81,7 @@ class CountedRecording:
         return np.asarray(found).reshape(*times.shape, 4)
 
     def _played(self, start: int, times: int) -> Floats:
-        return self._distinct[self._codes[start : start + times]]
+        return np.asarray(self._distinct[self._codes[start : start + times]])
 
     @cached_property
     def _distinct(self) -> Floats:

@@ -145,10 +145,10 @@ def cells_of(codes: Integers) -> NDArray[np.integer]:
     array([2, 3, 4], dtype=uint16)
     """
     sizes = _sizes(codes)
-    cell = np.zeros(codes.shape[1], dtype=np.uint16 if math.prod(sizes) <= 2**16 else np.int64)
+    kind: type[np.integer] = np.uint16 if math.prod(sizes) < 2**16 else np.int64
+    cell: NDArray[np.integer] = np.zeros(codes.shape[1], dtype=kind)
     for code, size in zip(codes, sizes, strict=True):
-        cell *= size
-        cell += code.astype(cell.dtype)
+        cell = cell * kind(size) + code.astype(kind)
     return cell
 
 
