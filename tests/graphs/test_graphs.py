@@ -478,14 +478,15 @@ def test_networkx_graphs_of_all_kinds():
 @pytest.mark.parametrize("undirected", [True, False])
 def test_the_picture_marks_groups_and_witness(size, undirected, tmp_path):
     plots = pytest.importorskip("bestarm.report.plots")
+    network_plot = pytest.importorskip("bestarm.report.network_plot")
     ring = generators.circulant(size, 2, undirected=undirected)
     bare = Graph.from_edges(size, ring.edges)  # no positions: laid out by networkx
     groups = {"north": range(4), "$outh": range(6, 10)}
     for graph in (ring, bare):
-        ax = plots.network(graph, groups, strong_robustness(graph, groups["north"])[1])
+        ax = network_plot.network(graph, groups, strong_robustness(graph, groups["north"])[1])
         labels = [text.get_text().strip() for text in ax.get_legend().get_texts()]
         assert labels == ["in no group", "north", r"\$outh", "witness"]
-        assert len(ax.texts) == (size if size <= plots.MOST_LABELS else 0)
+        assert len(ax.texts) == (size if size <= network_plot.MOST_LABELS else 0)
         arrows = [c for c in ax.collections if type(c).__name__ == "Quiver"]
         assert len(arrows) == (0 if undirected else 1)
         plots.save(ax, str(tmp_path / "network.png"))
@@ -493,10 +494,10 @@ def test_the_picture_marks_groups_and_witness(size, undirected, tmp_path):
 
 
 def test_the_picture_works_without_networkx(monkeypatch):
-    plots = pytest.importorskip("bestarm.report.plots")
+    network_plot = pytest.importorskip("bestarm.report.network_plot")
     monkeypatch.setitem(sys.modules, "networkx", None)
-    plots.network(Graph.from_edges(3, []), [{0}])  # no edges at all
-    ax = plots.network(generators.complete(4), [range(4)])
+    network_plot.network(Graph.from_edges(3, []), [{0}])  # no edges at all
+    ax = network_plot.network(generators.complete(4), [range(4)])
     points = np.array([text.xy for text in ax.texts])
     assert np.hypot(*points.T) == pytest.approx(np.ones(4))
 

@@ -486,3 +486,21 @@ def test_links_between_pages_have_targets(page):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), target
+
+
+BEGINS = re.compile(r"(?:\d+[.)]|[-+*]|#{1,6}|>) ")  # a list, a heading or a quotation
+
+
+def broken(text: str) -> list[str]:
+    """Lines of paragraphs that Markdown takes for the beginning of something else, such as "1. You want"."""
+    prose = re.sub(r"^(`{3,}).*?^\1", "", text, flags=re.MULTILINE | re.DOTALL).splitlines()
+    return [line for before, line in itertools.pairwise(prose) if BEGINS.match(line) and before[:1].isalpha()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_no_paragraph_turns_into_a_list(page):
+    assert broken(page.read_text("utf-8")) == []
+
+
+def test_a_paragraph_that_turns_into_a_list_is_detected():
+    assert broken("between 0 and\n1. You want\n\n- an item\n- another\n\n# A heading\n") == ["1. You want"]

@@ -9,6 +9,9 @@ import re
 from pathlib import Path
 
 import bestarm.methods
+from bestarm.deploy.federation.alarms import ALARM
+from bestarm.deploy.federation.desk import NOTE
+from bestarm.deploy.federation.hello import HELLO
 from bestarm.protocol.registry import METHODS
 from bestarm.protocol.summaries import Summary
 
@@ -76,3 +79,8 @@ def test_the_sheet_to_sign_names_the_methods_of_the_page():
         for text in (PAGE.with_name("privacy-sheet.md").read_text("utf-8"), PAGE.read_text("utf-8"))
     )
     assert set(METHODS) <= page & sheet
+
+
+def test_the_page_names_what_clients_of_a_federation_sign_besides():
+    words = PAGE.read_text("utf-8")
+    assert all(f"`{topic}`" in words for topic in (HELLO, NOTE, ALARM))

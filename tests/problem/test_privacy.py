@@ -110,6 +110,18 @@ def test_different_slopes_would_change_the_order():
     assert worse - better > 0.03
 
 
+def test_pairs_are_refused_by_name(tmp_path):
+    rows = "".join(f"{o},{i % 2},{i}\n" for i in range(6) for o in "AB")
+    (tmp_path / "pairs.csv").write_text("option,reward,subject\n" + rows)
+    path = tmp_path / "pairs.toml"
+    data = '[data]\ncsv = "pairs.csv"\narm = "option"\nreward = "reward"\npair = "subject"\nbounds = [0, 1]\n'
+    path.write_text('question = "overall"\n' + data)
+    assert load(path).problem.layout.paired
+    path.write_text('privacy = 1.0\nquestion = "overall"\n' + data)
+    with pytest.raises(InputError, match="privacy is not supported with pairs"):
+        load(path)
+
+
 def test_a_scenario_says_privacy(tmp_path):
     path = tmp_path / "hidden.toml"
     path.write_text(
@@ -181,6 +193,10 @@ def test_a_plan_prices_privacy():
     problem = Problem.bernoulli([[0.9, 0.2], [0.5]]).private(2.0)
     found = plan(problem, trials=4, seed=1, methods=["bet"], workers=1)
     assert any("privacy = 2 takes about" in text for text in found.advice)
+    cells = Problem.bernoulli({"a": {"x": 0.95, "y": 0.5}, "b": {"x": 0.9, "y": 0.5}}).asking("overall")
+    found = plan(cells.private(2.0), trials=4, seed=1, methods=["bet"], workers=1)
+    wanted = price([model for row in cells.rewards for model in row], 2.0)
+    assert any(f"takes about {wanted:.3g} times" in text for text in found.advice)
 
 
 # What is written

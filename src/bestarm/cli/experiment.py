@@ -45,7 +45,7 @@ def new(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="a new folder")],
     option: Annotated[list[str], typer.Option(help="an option; give at least two")],
     site: Annotated[list[str] | None, typer.Option(help="a site [default: one]")] = None,
-    question: Annotated[str, typer.Option(help="overall, each or control")] = "overall",
+    question: Annotated[str, typer.Option(help="overall, each, control or anywhere")] = "overall",
     control: Annotated[str | None, typer.Option(help="the option that others are compared with")] = None,
     weight: Annotated[
         list[str] | None, typer.Option(metavar="SITE=NUMBER", help="the weight of a site [default: equal]")

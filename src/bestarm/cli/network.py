@@ -54,7 +54,7 @@ def network(
     byzantine = declared.byzantine if byzantine is None else byzantine
     if plot is not None:
         check_folder(plot)
-        from bestarm.report import plots
+        from bestarm.report import network_plot, plots
 
         plots.check_format(plot)
     found = {name: robustness.strong_robustness(made, nodes) for name, nodes in by_group.items()}
@@ -83,7 +83,7 @@ def network(
     else:
         show_network(facts, r, exchange)
     if plot is not None:
-        plots.save(plots.network(made, by_group, witness), str(plot))
+        plots.save(network_plot.network(made, by_group, witness), str(plot))
         if not as_json:
             out.print(f"picture: {safe(str(plot))}")
     return NOT_VERIFIED if byzantine is not None and tolerated[exchange] < byzantine else OK
@@ -107,7 +107,8 @@ def read_network(path: Path, groups: str | None) -> tuple[Graph, dict[str, list[
         method = method_named(loaded.method or default_method(loaded.options, loaded.problem.layout))
         options = make(method.options, options_for(method.name, loaded.options), where=str(path))
         declared = Declared(loaded.options.get("byzantine"), method.exchange(options))
-        return loaded.network.graph, loaded.network.groups(loaded.problem.layout), declared
+        named = loaded.network.named(loaded.problem.layout)
+        return named.graph, named.groups(loaded.problem.layout), declared
     made = Graph.read(path)
     if groups is None:
         raise InputError(

@@ -117,11 +117,11 @@ def run(
 
 def _draw(record: Record, scenario: Scenario, path: Path) -> None:
     """Save a picture of a run: of its intervals, or of the network of its peers."""
-    from bestarm.report import plots
+    from bestarm.report import network_plot, plots
 
     if record.peers is not None and scenario.network is not None:
-        groups = scenario.network.groups(scenario.problem.layout)
-        picture = plots.network(scenario.network.graph, groups)
+        named = scenario.network.named(scenario.problem.layout)
+        picture = network_plot.network(named.graph, named.groups(scenario.problem.layout))
     else:
         picture = plots.race(record)
     plots.save(picture, str(path))

@@ -213,7 +213,7 @@ class Graph:
         -------
         matplotlib Axes
         """
-        from bestarm.report.plots import network
+        from bestarm.report.network_plot import network
 
         return network(self, groups, ax=ax)
 

@@ -212,6 +212,12 @@ class SiteServer(Protocol):
     def together(self, client: str) -> list[str]:
         """The clients that wait for this one's messages, and itself."""
 
+    def progress(self, client: str) -> tuple[float, float] | None:
+        """How far the answer is that this client's rewards count for; None if there is no evidence yet.
+
+        The logarithm of the wealth that is furthest from its limit, and the limit.
+        """
+
     def unused(self) -> int:
         """How many rewards were reported and do not count yet, because other clients' are missing."""
 

@@ -38,6 +38,7 @@ from bestarm.protocol.machine import StateMachine, Transitions
 from bestarm.protocol.messages import Arms, Final
 from bestarm.protocol.options import Common
 from bestarm.protocol.verdict import REASONS, Reason, Verdict
+from bestarm.util.text import counted
 
 SERVER = "server"
 MAX_MESSAGE = 1 << 20  # bytes: far more than any message needs
@@ -106,7 +107,7 @@ def refuse_small_groups(layout: Layout, options: Common, times: int, what: str) 
         if len(group.clients) < least:
             raise InputError(
                 f'group "{group.name}" has {len(group.clients)} clients, too few for {what} to tolerate '
-                f"{options.byzantine} liars",
+                f"{counted(options.byzantine, 'liar')}",
                 expected=f"at least {least} clients per group ({times}f + 1)",
                 fix=f"Set clients = {least}, or byzantine = {(len(group.clients) - 1) // times}",
             )

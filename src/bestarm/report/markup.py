@@ -100,7 +100,7 @@ def table(
     ]
     inner = tag(
         "table",
-        tag("caption", caption),
+        tag("caption", tag("span", caption)),
         tag("thead", top),
         tag("tbody", body),
         class_="most" if len(head) > 8 else "many" if len(head) > 4 else None,

@@ -8,16 +8,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bestarm.errors import InputError
-from bestarm.graphs.graph import Graph, Groups, Nodes, circle, members, numbers
 from bestarm.problem.problem import Problem
 from bestarm.protocol.registry import method_named
+from bestarm.records.answer import answer_card
+from bestarm.records.card import OptionFacts
 from bestarm.records.record import Record
 from bestarm.records.views import trace_of
-from bestarm.report.colours import COLOURS as OPTION_COLOURS
-from bestarm.report.colours import colour, dash, places
+from bestarm.report.colours import COLOURS, colour, dash, places
 from bestarm.report.facts import LineFacts, RunFacts, drawable_facts
 from bestarm.report.standings import states
 from bestarm.report.words import fate_of, interval_label
@@ -29,12 +28,9 @@ from bestarm.util.text import nearest, visible
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart; options have those of ``colours``.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "os^DvPX"
 MOST_GROUPS = 12
 MOST_BANDS = 4  # of a plot; more would hide each other
-MOST_LABELS = 60
 
 
 def pyplot() -> ModuleType:
@@ -128,7 +124,10 @@ def intervals(record: Record, ax: Axes | None = None, x: str | None = None) -> A
     ax.spines[["top", "right"]].set_visible(False)
     x = x or facts.method.axis
     if not facts.lines:
-        _draw_sites(facts, ax) if facts.options_by_site else _draw_nothing(ax)
+        if facts.options_by_site:
+            _draw_sites(facts, ax)
+        else:
+            _draw_means(facts, [row for row in answer_card(record).options if row.mean is not None], ax)
         return ax
     sign = 1 if facts.scale.goal == "min" else -1
     last = {"won": 0, "in": 1, "out": 2}
@@ -157,9 +156,27 @@ def set_legend(ax: Axes, beside: bool, hidden: int) -> None:
     ax.legend(frameon=False, fontsize=9, **place)
 
 
-def _draw_nothing(ax: Axes) -> None:
-    ax.text(0.5, 0.5, "no round was completed", ha="center", transform=ax.transAxes)
-    ax.set(xticks=[], yticks=[])
+def _draw_means(facts: RunFacts, rows: Sequence[OptionFacts], ax: Axes) -> None:
+    """The means at the end of a run that completed no round, as far as its clients have told them."""
+    shown = rows[:MOST_GROUPS]
+    if not shown:
+        ax.text(0.5, 0.5, "no round was completed", ha="center", transform=ax.transAxes)
+        ax.set(xticks=[], yticks=[])
+        return
+    for at, row in enumerate(shown):
+        assert row.mean is not None
+        low, high = row.interval or (row.mean, row.mean)
+        look = option_line(facts, row.name)
+        span = [[abs(row.mean - low)], [abs(high - row.mean)]]
+        ax.errorbar([at], [row.mean], yerr=span, fmt="o", capsize=4, color=look["color"])
+    ax.set_xticks(range(len(shown)), [plain(row.name) for row in shown], rotation=30, ha="right")
+    ax.set_ylabel(plain(facts.mean))
+    hidden = len(rows) - len(shown)
+    ax.set_xlabel(
+        f"no round was completed; {hidden:,} further options not drawn"
+        if hidden
+        else "no round was completed"
+    )
 
 
 def _draw_sites(facts: RunFacts, ax: Axes) -> None:
@@ -174,7 +191,7 @@ def _draw_sites(facts: RunFacts, ax: Axes) -> None:
         at = [
             (j + shift, mean, site) for j, (site, mean) in enumerate(zip(found.sites, row.means, strict=True))
         ]
-        tint = OPTION_COLOURS[colour(place[row.name])]
+        tint = COLOURS[colour(place[row.name])]
         known = [(where, mean) for where, mean, _ in at if mean is not None]
         ax.plot([w for w, _ in known], [m for _, m in known], "o", color=tint, label=f" {plain(row.name)}")
         for where, mean, site in at:
@@ -193,7 +210,7 @@ def option_line(facts: RunFacts, name: str) -> dict[str, Any]:
     found = dash(place)
     style: Any = (0, tuple(float(part) for part in found.split())) if found and state != "won" else "-"
     return {
-        "color": OPTION_COLOURS[colour(place)],
+        "color": COLOURS[colour(place)],
         "linestyle": style,
         "linewidth": {"won": 3.0, "in": 1.8, "out": 1.2}[state],
         "alpha": 0.6 if state == "out" else 1.0,
@@ -261,79 +278,6 @@ def trials(found: Trials, x: str | None = None, y: str = "pulls_total", ax: Axes
         ax.legend(frameon=False)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
-
-
-def network(
-    graph: Graph, groups: Groups | None = None, witness: Nodes | None = None, ax: Axes | None = None
-) -> Axes:
-    """Draw a graph with a colour and shape per group, and rings around the nodes of a witness set.
-
-    Arrows are one-way edges. Nodes are drawn at the graph's positions; without positions, networkx lays them
-    out if it is installed, otherwise they are drawn in a circle.
-    """
-    by_group = members(graph, groups) if groups else {}
-    ax = axes_of(ax, 8, 5.5)
-    from matplotlib.collections import LineCollection
-
-    places = _layout(graph)
-    edges = graph.edges
-    lines = np.unique(np.sort(edges, axis=1), axis=0)
-    ax.add_collection(LineCollection(list(places[lines]), colors="#999999", linewidths=0.8, zorder=1))
-    both = {(v, u) for u, v in edges.tolist()}
-    one_way = np.array([edge for edge in edges.tolist() if tuple(edge) not in both])
-    if one_way.size:
-        begin, end = places[one_way[:, 0]], places[one_way[:, 1]]
-        ax.quiver(
-            *begin.T, *(0.6 * (end - begin)).T,
-            angles="xy", scale_units="xy", scale=1, width=0.003, color="#777777", zorder=1,
-        )  # fmt: skip
-    size = 130 if graph.n <= MOST_LABELS else 40
-    alone = np.setdiff1d(np.arange(graph.n), np.concatenate([[], *by_group.values()]).astype(np.int64))
-    if alone.size:
-        label = " in no group" if groups else None
-        ax.scatter(
-            places[alone, 0], places[alone, 1], s=size, color="#999999", marker=".", label=label, zorder=2
-        )
-    for place, (name, nodes) in enumerate(by_group.items()):
-        ax.scatter(
-            places[nodes, 0],
-            places[nodes, 1],
-            s=size,
-            color=COLOURS[place % len(COLOURS)],
-            marker=MARKERS[place % len(MARKERS)],
-            label=" " + plain(name),
-            zorder=3,
-        )
-    if witness is not None:
-        cut = places[numbers(graph, witness, "witness", empty=True)]
-        ax.scatter(
-            cut[:, 0], cut[:, 1], s=3 * size, label=" witness", zorder=4,
-            facecolors="none", edgecolors="black", linewidths=1.6,
-        )  # fmt: skip
-    if graph.n <= MOST_LABELS:
-        for i, (x, y) in enumerate(places):
-            text = plain(graph.names[i]) if graph.names else str(i)
-            away = (9, 8) if witness is None else (12, 10)
-            ax.annotate(text, (x, y), xytext=away, textcoords="offset points", fontsize=9, zorder=5)
-    ax.set_aspect("equal")
-    ax.margins(0.12)
-    ax.set_axis_off()
-    if groups or witness is not None:
-        ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), labelspacing=1.2)
-    return ax
-
-
-def _layout(graph: Graph) -> NDArray[np.float64]:
-    if graph.positions is not None:
-        return graph.positions
-    try:
-        import networkx as nx
-    except ImportError:
-        return circle(graph.n)
-    drawn = nx.Graph(graph.edges.tolist())
-    drawn.add_nodes_from(range(graph.n))
-    places = nx.spring_layout(drawn, seed=0)
-    return np.array([places[i] for i in range(graph.n)])
 
 
 def heterogeneity(problem: Problem, ax: Axes | None = None, bar: bool = True) -> Axes:

@@ -60,9 +60,13 @@ def wealth(record: Record, ax: Axes | None = None) -> Axes:
     for arm in shown:
         _draw_wealth(facts, ax, arm, found, {bet.end: bet.log_wealth for bet in arms[arm]}, left.get(arm))
     end = float(np.exp(found.limit))
-    ax.axhline(end, color="black", linestyle="--", linewidth=1, label=f"an arm leaves (×) at {end:,.6g}")
+    compared = any(against_control(facts, name) for name in facts.roster)
+    leaves, about = "an arm leaves", "wealth of the bets against an arm"
+    if compared:
+        leaves, about = "an answer is settled", "wealth of the bets on the answer"
+    ax.axhline(end, color="black", linestyle="--", linewidth=1, label=f"{leaves} (×) at {end:,.6g}")
     ax.plot([], [], color="#999999", linewidth=7, alpha=0.5, label="champion: its wealth rests")
-    ax.set(yscale="log", xlabel="pulls of each rival", ylabel="wealth of the bets against an arm")
+    ax.set(yscale="log", xlabel="pulls of each rival", ylabel=about)
     plots.set_pulls(ax, {pulls for bet in found.bets for pulls in (bet.begin, bet.end)})
     ax.yaxis.set_major_formatter("{x:,.10g}")
     plots.set_legend(ax, True, len(arms) - len(shown))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bestarm.errors import InputError
@@ -102,6 +102,13 @@ class Network:
             )
         return {name: k for k, name in enumerate(names)}
 
+    def named(self, layout: Layout) -> Network:
+        """The same network, whose nodes have the names of the clients."""
+        if self.graph.names is not None:
+            return self
+        self.nodes(layout)  # checks their number
+        return replace(self, graph=replace(self.graph, names=layout.clients))
+
     def groups(self, layout: Layout) -> dict[str, list[Node]]:
         """The nodes of each group, by name if the graph has names, else by number."""
         place = self.nodes(layout)
@@ -112,13 +119,15 @@ class Network:
         self, layout: Layout, byzantine: int, exchange: str, adversaries: Sequence[Adversary] = ()
     ) -> None:
         """InputError, with a fix, if the network does not tolerate `byzantine` liars, or there are more."""
+        if self.graph.names is None:  # so that errors name clients
+            self.named(layout).refuse(layout, byzantine, exchange, adversaries)
+            return
         groups, f = self.groups(layout), byzantine
         if adversaries and self.placement is not None:
             raise InputError(
                 "[network] places liars, and [[adversary]] names liars too", expected="one of the two"
             )
-        place, named = self.nodes(layout), self.graph.names is not None
-        liars = [name if named else place[name] for name in check_adversaries(layout, adversaries)]
+        liars = list(check_adversaries(layout, adversaries))
         if liars and not is_local(self.graph, liars, f):
             raise InputError(
                 f"a client has more than byzantine = {f} of these liars around it",

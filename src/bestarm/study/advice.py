@@ -10,7 +10,7 @@ import numpy as np
 from bestarm.problem.privacy import Private, price
 from bestarm.protocol.planning import Averages, change, percent
 from bestarm.protocol.registry import METHODS, method_for
-from bestarm.simulate.identify import prepare
+from bestarm.simulate.identify import default_method, prepare
 from bestarm.stats.limit import Limit
 from bestarm.study.forecast import INSTEAD, SEARCH_TRIALS, SURE, Bench, Cost, MethodPlan
 
@@ -38,6 +38,8 @@ def advise(bench: Bench, best: Limit | None, rows: Sequence[MethodPlan], budget:
         yield min(known)[1]
     if (cost_of := _privacy_advice(bench)) is not None:
         yield cost_of
+    if (default := _liars_advice(bench)) is not None:
+        yield default
     if budget is not None:
         yield _budget_advice(rows, best, budget)
 
@@ -83,7 +85,7 @@ def _epsilon_advice(bench: Bench, row: MethodPlan, pulls: float) -> tuple[float,
 
 
 def _privacy_advice(bench: Bench) -> str | None:
-    """What privacy costs, predicted from the two best arms: it is in the measured pulls already."""
+    """What privacy costs, predicted from the arms that matter: it is in the measured pulls already."""
     problem = bench.scenario.problem
     if problem.scale.privacy is None:
         return None
@@ -91,13 +93,27 @@ def _privacy_advice(bench: Bench) -> str | None:
     arms = [model for row in firsts for model in row if isinstance(model, Private)]
     if any(model.mean is None for model in arms) or len(arms) < 2:
         return None
-    top = sorted(arms, key=lambda model: -(model.mean or 0.0))[:2]
-    factor = price([model.model for model in top], problem.scale.privacy)
+    if problem.layout.question.kind == "anywhere":  # else every cell has a part in the answer
+        arms = sorted(arms, key=lambda model: -(model.mean or 0.0))[:2]
+    factor = price([model.model for model in arms], problem.scale.privacy)
     if factor is None:
         return None
     return (
         f"privacy = {problem.scale.privacy:g} takes about {factor:.3g} times the pulls of a run without it "
         "(predicted for small gaps); the forecasts include it."
+    )
+
+
+def _liars_advice(bench: Bench) -> str | None:
+    """Which method is the default among liars, where a plan of runs in peace may suggest another one."""
+    options, layout = bench.scenario.options, bench.scenario.problem.layout
+    if not options.get("byzantine") or layout.question.kind != "anywhere":
+        return None
+    kind = "0/1 rewards" if all(group.binary for group in layout.groups) else "rewards that are not 0/1"
+    peace = "" if bench.scenario.adversaries else " In these forecasts nobody lies; [[adversary]] adds liars."
+    return (
+        f"With byzantine above 0 and {kind} the default is {default_method(options, layout)}, which took the "
+        f"fewest pulls under attack in our measurements.{peace}"
     )
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 
+import jsonschema
 import pytest
 
 import bestarm as ba
+from bestarm.cli import experiment as command
 from bestarm.deploy.experiment import folder as place
+from bestarm.deploy.experiment.limits import RATE, Limits
 from bestarm.deploy.experiment.queue import Queue
 from bestarm.deploy.experiment.settings import make_settings
 from bestarm.deploy.experiment.web import application
@@ -23,11 +27,12 @@ KEYS = {
 class Web:
     """An application without a network: what it answers to a request."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, limits=None):
+        self.headers = {}  # of the last answer
         self.token = place.create(folder, make_settings(["A", "B"], ["us", "eu"], None, **KEYS))
         self.experiment = ba.Experiment.open(place.journal_of(folder))
         self.queue = Queue(self.experiment)
-        self.app = application(self.queue, self.experiment, place.callers_of(folder), page_of)
+        self.app = application(self.queue, self.experiment, place.callers_of(folder), page_of, limits)
 
     async def _send(self, method, path, body, headers):
         path, _, query = path.partition("?")
@@ -44,6 +49,7 @@ class Web:
         async def send(message):
             if message["type"] == "http.response.start":
                 found["code"] = message["status"]
+                self.headers = {k.decode(): v.decode() for k, v in message["headers"]}
             else:
                 found["body"] = found.get("body", b"") + message.get("body", b"")
 
@@ -177,13 +183,107 @@ def test_a_journal_that_can_not_be_written_ends_the_service(web):
     asyncio.run(main())
 
 
-def test_the_description_names_every_route(web):
+def test_the_description_names_every_route_and_method(web):
     code, said = asyncio.run(web.call("GET", "/openapi.json"))
-    assert code == 200
-    assert set(said["paths"]) == {"/assign", "/reward", "/status", "/health"}
+    described = {(path, method.upper()) for path, own in said["paths"].items() for method in own}
+    served = {(route.path, method) for route in web.app.routes for method in route.methods - {"HEAD"}}
+    assert (code, described) == (200, served)
     assert said["paths"]["/assign"]["post"]["requestBody"]["content"]["application/json"]["schema"][
         "properties"
     ]["site"]["enum"] == ["us", "eu"]
+
+
+CALLS = [
+    ("POST", "/assign", {"site": "us"}, 200),
+    ("POST", "/assign", {"site": "eu", "times": 3}, 200),
+    ("POST", "/assign", {"site": "mars"}, 400),
+    ("POST", "/assign", {"site": "us", "times": -1}, 400),
+    ("POST", "/assign", {"x": 1}, 400),
+    ("POST", "/assign", b"x" * (1 << 21), 413),
+    ("POST", "/assign", b'{"site": "\xff"}', 400),
+    ("POST", "/assign", b"[" * 100_000, 400),
+    ("POST", "/reward", {"token": "TOKEN", "reward": 1}, 200),
+    ("POST", "/reward", {"token": "TOKEN", "reward": 0}, 409),
+    ("POST", "/reward", {"rewards": [{"token": "TOKEN", "reward": 1}]}, 200),
+    ("POST", "/reward", {"token": "TOKEN", "reward": 0.5}, 400),
+    ("POST", "/reward", b'{"token": "TOKEN", "reward": NaN}', 400),
+    ("POST", "/reward", b'{"token": "TOKEN", "reward": 1e999}', 400),
+    ("POST", "/reward", {"token": "9-0000000000000000", "reward": 1}, 400),
+    ("GET", "/status", None, 200),
+    ("GET", "/health", None, 200),
+    ("GET", "/openapi.json", None, 200),
+    ("GET", "/metrics", None, 200),
+    ("GET", "/?token=TOKEN", None, 200),
+]
+
+
+def test_answers_are_as_described(web):
+    """Every answer has a code that the description lists for its route, and fits the schema there."""
+
+    async def main():
+        said = (await web.call("GET", "/openapi.json"))[1]
+        _, first = await web.call("POST", "/assign", {"site": "us"})
+        for method, path, body, expected in CALLS:
+            sent = body if isinstance(body, bytes) else json.dumps(body).encode() if body else b""
+            found = await web.call(method, path, sent.replace(b"TOKEN", first["token"].encode()))
+            own = said["paths"][path.partition("?")[0]][method.lower()]
+            assert (found[0], str(found[0]) in own["responses"]) == (expected, True), (path, body)
+            ((media, described),) = own["responses"][str(found[0])]["content"].items()
+            assert web.headers["content-type"].startswith(media)
+            schema = {**described["schema"], "components": said["components"]}
+            jsonschema.Draft202012Validator(schema).validate(found[1])
+            (refused,) = [await web.call(method, path, sent, token="x")] if path != "/health" else [(401, {})]
+            assert refused[0] == 401
+            assert path == "/health" or "401" in own["responses"]
+
+    asyncio.run(main())
+
+
+def test_a_caller_that_makes_too_many_requests_is_told_when_to_come_back_and_others_are_served(tmp_path):
+    now = 0.0
+    web = Web(tmp_path / "shop", Limits(1.0, clock=lambda: now))
+    other = place.callers_of(tmp_path / "shop").add("other")
+
+    async def main():
+        nonlocal now
+        codes = [(await web.call("POST", "/assign", {"site": "us"}))[0] for _ in range(8)]
+        assert codes == [200] * 5 + [429] * 3
+        assert web.headers["retry-after"] == "1"
+        code, said = await web.call("GET", "/status")
+        assert (code, said["error"]) == (429, "more than 1 requests per second; try again later")
+        assert (await web.call("GET", "/health"))[0] == 200
+        web.app = application(web.queue, web.experiment, place.callers_of(tmp_path / "shop"), page_of)
+        assert (await web.call("GET", "/status", token=other))[1]["assigned"] == 5  # nothing else took effect
+
+    asyncio.run(main())
+
+
+def test_each_caller_has_its_own_bucket_which_fills_with_time_and_the_metrics_count():
+    now = 0.0
+    limits = Limits(2.0, clock=lambda: now)
+    assert [limits.take("a") for _ in range(11)] == [0.0] * 10 + [0.5]
+    assert limits.take("b") == 0.0
+    now = 0.75
+    assert (limits.take("a"), limits.take("a") > 0) == (0.0, True)
+    assert (limits.made, limits.refused) == ({"a": 11, "b": 1}, {"a": 2})
+    assert all(Limits(math.inf).take("a") == 0.0 for _ in range(10_000))
+    with pytest.raises(ba.InputError, match="above 0"):
+        Limits(0.0)
+
+
+def test_metrics_count_the_requests_of_each_caller_and_those_without_a_token(web):
+    async def main():
+        await web.call("GET", "/status")
+        await web.call("GET", "/status", token="wrong")
+        _, text = await web.call("GET", "/metrics")
+        assert 'bestarm_experiment_requests_total{caller="app"} 2' in text
+        assert "bestarm_experiment_requests_unauthorized_total 1" in text
+
+    asyncio.run(main())
+
+
+def test_the_default_rate_of_the_command_is_that_of_the_interface():
+    assert command.RATE == RATE
 
 
 def test_metrics_are_those_of_the_status(web):
@@ -192,5 +292,31 @@ def test_metrics_are_those_of_the_status(web):
         _, text = await web.call("GET", "/metrics")
         assert 'bestarm_experiment_assignments_total{site="us"} 7' in text
         assert 'bestarm_experiment_holds_up{site="eu"} 1' in text
+
+    asyncio.run(main())
+
+
+def test_a_key_belongs_to_one_request_of_one_caller(tmp_path):
+    web = Web(tmp_path / "shop")
+    other = place.callers_of(tmp_path / "shop").add("other")
+    web.app = application(web.queue, web.experiment, place.callers_of(tmp_path / "shop"), page_of)
+
+    async def main():
+        same = {"Idempotency-Key": "visitor-1"}
+        _, first = await web.call("POST", "/assign", {"site": "us"}, **same)
+        assert (await web.call("POST", "/assign", {"site": "us"}, **same))[1] == first
+        for body in ({"site": "eu"}, {"site": "us", "times": 2}):
+            code, said = await web.call("POST", "/assign", body, **same)
+            assert (code, "used for another request" in said["error"]) == (409, True)
+        _, theirs = await web.call("POST", "/assign", {"site": "us"}, token=other, **same)
+        assert theirs["token"] != first["token"]
+        together = [
+            web.call("POST", "/assign", {"site": site}, **{"Idempotency-Key": "visitor-2"})
+            for site in ("us", "eu")
+        ]
+        assert [code for code, _ in await asyncio.gather(*together)] == [200, 409]
+        code, said = await web.call("POST", "/assign", {"site": "us"}, **{"Idempotency-Key": "x" * 201})
+        assert (code, "at most 200" in said["error"]) == (400, True)
+        assert web.experiment.status.assigned == 3
 
     asyncio.run(main())

@@ -150,3 +150,70 @@ def lived_tied(seed, subjects=1500):
 def test_real_experiments_lose_a_tied_option_with_probability_at_most_delta(trials):
     """Null: rate ≤ δ. False alarms: 1e-6. Power at 20,000 trials: 0.06 is found with probability 0.9."""
     assert sum(lived_tied(seed) for seed in range(trials)) <= stats.binom.isf(1e-6, trials, DELTA)
+
+
+def lived_to_the_end(seed):
+    """The record of a real experiment with three options at two sites, random delays and random pace."""
+    rng, now = np.random.default_rng(seed), 0.0
+    experiment = ba.Experiment(
+        ["A", "B", "C"], ["us", "eu"], delta=DELTA, binary=True, seed=seed, clock=lambda: now
+    )
+    means = dict(zip(("us", "eu"), np.array([[0.3, 0.6, 0.4], [0.6, 0.9, 0.5]]), strict=True))
+    waiting = list[tuple[float, str, float]]()
+    for k in range(30):
+        now = 10.0 * k
+        for site, times in (("us", int(rng.integers(10, 60))), ("eu", int(rng.integers(1, 20)))):
+            for own in experiment.ask_many(site, times):
+                reward = float(rng.random() < means[site]["ABC".index(own.option)])
+                waiting.append((now + rng.exponential(20.0 * (1 + k % 3)), own.token, reward))
+        experiment.tell_many([(token, x) for time, token, x in waiting if time <= now])
+        waiting = [row for row in waiting if row[0] > now]
+    return experiment.record()
+
+
+def modelled(records):
+    """Fold the closed blocks of many records at once; the wealths, and whether each option is still in."""
+    settings = make_settings(
+        ["A", "B", "C"], ["us", "eu"], None, delta=DELTA, bounds=(0.0, 1.0), goal="max", binary=True,
+        deadline=None, missing=None, after="stop", seed=1, keys={},
+    )  # fmt: skip
+    problem, _, chosen = settings.prepared()
+    course = Course(problem.layout, on_unit_scale(chosen, problem.scale))
+    ledger = Ledger(course, np.ones(2, dtype=bool), len(records))
+    closed = [len(record.verdict.certificate["server"]["rounds"]) for record in records]
+    n, step = 0, course.n1
+    for k in range(max(closed)):
+        pulls, ones = np.zeros((2, len(records), 2, 3), dtype=np.int64)
+        for t, record in enumerate(records):
+            for i, site in enumerate(("us", "eu")):
+                rows = [r for r in record.verdict.certificate["local"][site]["batches"] if r["n"] == n]
+                for row in rows if k < closed[t] else ():
+                    pulls[t, i, row["arms"]] = [each * row["times"] for each in row["each"]]
+                    ones[t, i, row["arms"]] = row["sums"]
+        fresh = Sums.none(pulls.shape)
+        fresh.count[:], fresh.total[:], fresh.squares[:] = pulls, ones, ones
+        fresh.least[:], fresh.most[:] = np.where(pulls > 0, 0.0, 1.0), np.where(pulls > 0, 1.0, 0.0)
+        (stand,) = ledger.stands()
+        stand.inside = (pulls > 0).any(axis=1)
+        block = Block(pulls, fresh, np.zeros(pulls.shape), True)
+        ledger.close(block, ledger.refreshed([stand]) if k else [], step)
+        n, step = n + step, course.blocks.step(n + step)
+    return ledger.races[0].log_wealth, ledger.races[0].inside
+
+
+@pytest.mark.parametrize("trials", [8, pytest.param(300, marks=pytest.mark.slow)])
+def test_the_vectorised_model_and_the_engine_agree_on_the_same_arrivals(trials):
+    records = [lived_to_the_end(seed) for seed in range(trials)]
+    wealth, inside = modelled(records)
+    for t, record in enumerate(records):
+        server = record.verdict.certificate["server"]
+        gone = {row["option"] for row in server["exits"]}
+        assert gone == set(np.flatnonzero(~inside[t]).tolist())
+        last = {
+            option: value
+            for row in server["wealth"]
+            for option, value in zip(row["option"], row["log_wealth"], strict=True)
+        }
+        assert [last[k] for k in sorted(last)] == pytest.approx(wealth[t, sorted(last)].tolist())
+        assert (record.verdict.arm is not None) == (inside[t].sum() == 1)
+    assert {record.verdict.arm for record in records} == {"B", None}  # some end before the last arrival

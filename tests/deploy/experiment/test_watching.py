@@ -133,8 +133,12 @@ def test_the_status_says_who_leads_who_holds_things_up_and_when_it_may_end():
     assert 0.2 < status.lead < 0.4
     assert status.sites[0].per_hour == pytest.approx(1800, rel=0.05)
     assert status.more is None or status.more > 0
-    page = page_of(status, experiment.alarms)
-    assert "B leads by" in page
+    page = page_of(status, experiment.alarms, experiment.settings)
+    for said in ("Leads", "Lead so far", "Not a result yet", "Expected end", "assignments per hour"):
+        assert said in page
+    assert "will be wrong with probability at most 1e-06" in page
+    assert "holds things up" in page
+    assert "eu has" in page
     assert "<script" not in page
 
 
@@ -145,6 +149,38 @@ def test_names_on_the_page_and_in_the_metrics_are_escaped():
     experiment.ask("s2")
     assert "<b>" not in page_of(experiment.status, [])
     assert 'site="s\\"1"' in metrics_of(experiment.status, [])
+
+
+@pytest.mark.parametrize("question", ["overall", "each", "anywhere", "control"])
+def test_the_status_guesses_the_end_of_every_question(question):
+    """It is a guess; here it is right up to a factor of five."""
+    rng, now = np.random.default_rng(2), 0.0
+    options = {"us": ["A", "B"], "eu": ["C"]} if question == "anywhere" else ["A", "B"]
+    more = {"control": "A"} if question == "control" else {}
+    sites = None if question == "anywhere" else ["us", "eu"]
+    experiment = ba.Experiment(options, sites, question, binary=True, seed=1, clock=lambda: now, **more)
+    guesses = []
+    while experiment.verdict is None:
+        now += 60.0
+        for site, times in (("us", 12), ("eu", 6)):
+            for own in experiment.ask_many(site, times):
+                experiment.tell(own.token, float(rng.random() < (0.55 if own.option == "B" else 0.4)))
+        guesses.append((now, experiment.status.ends))
+    known = [ends for when, ends in guesses[len(guesses) // 2 : -1] if ends is not None]
+    assert known
+    assert now / 5 < np.median(known) < 5 * now
+    assert experiment.status.note == ""
+
+
+def test_with_epsilon_anywhere_has_one_open_block_and_the_status_says_why():
+    options = {"us": ["A", "B"], "eu": ["C"]}
+    experiment = ba.Experiment(options, binary=True, seed=1, epsilon=0.1)
+    experiment.ask_many("us", 1000)
+    assert "one block is open at a time" in experiment.status.note
+    assert experiment.status.sites[0].unplanned > 0
+    free = ba.Experiment(options, binary=True, seed=1)
+    free.ask_many("us", 1000)
+    assert (free.status.note, free.status.sites[0].unplanned) == ("", 0)
 
 
 def test_the_status_has_the_facts_of_a_page_as_numbers():

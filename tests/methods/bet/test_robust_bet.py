@@ -523,6 +523,15 @@ def test_what_it_cannot_promise_is_refused(keys, clients, words):
         ba.identify(Problem.bernoulli([[0.9], [0.5]], clients=clients), "bet", seed=1, **keys)
 
 
+@pytest.mark.parametrize(("reward", "default"), [(0.9, "fisher"), ({"kind": "beta", "a": 9, "b": 1}, "bet")])
+def test_a_plan_says_which_method_is_the_default_among_liars(reward, default):
+    problem = Problem.from_rewards({"g1": {"a": reward}, "g2": {"b": 0.2}}, clients=3)
+    found = ba.plan(problem, byzantine=1, methods=["bet"], trials=3, seed=1, workers=1)
+    assert any(f"the default is {default}" in text for text in found.advice)
+    peace = ba.plan(problem, methods=["bet"], trials=3, seed=1, workers=1)
+    assert not any("the default is" in text for text in peace.advice)
+
+
 @pytest.mark.parametrize("rewards", [(0.9, 0.5), (GOOD, RATINGS)])
 @pytest.mark.parametrize("attack", [None, "extreme", "bury", "promote"])
 def test_a_trial_of_the_kernel_replays_through_the_machines(attack, rewards):

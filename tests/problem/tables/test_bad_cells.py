@@ -146,7 +146,7 @@ def test_names_that_look_alike_are_reported_and_not_merged(tmp_path):
     assert rows.options == ("Acme", "Acme ", "acme", "x∕y")
     assert rows.sites == ("s", "s2")  # a blank that merges nothing is dropped
     assert rows.notes == (
-        "column \"banner\": 'Acme' and 'acme ' and 'Acme ' differ only by blanks or case, "
+        "column \"banner\": 'Acme' and 'Acme ' and 'acme ' differ only by blanks or case, "
         "and count as different names",
     )
 

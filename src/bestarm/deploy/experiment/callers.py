@@ -8,12 +8,13 @@ from pathlib import Path
 
 import msgspec
 
+from bestarm.deploy.experiment.clerk import MOST_CALLER
 from bestarm.errors import InputError
 from bestarm.util.files import as_json, write
 from bestarm.util.text import shorten
 
 FILE = "callers.json"
-MOST_NAME = 100
+MOST_NAME = MOST_CALLER
 
 
 class Callers:

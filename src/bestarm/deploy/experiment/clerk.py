@@ -18,6 +18,7 @@ from bestarm.util.text import nearest, shorten
 
 MOST = 10_000  # assignments or rewards in one call
 MOST_KEY = 200  # characters of a key
+MOST_CALLER = 100  # and of what tells the keys of callers apart
 
 
 class ExperimentOver(InputError):
@@ -26,6 +27,10 @@ class ExperimentOver(InputError):
 
 class SecondReward(InputError):
     """A token has another reward already."""
+
+
+class OtherRequest(InputError):
+    """A key was used for another request."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -64,7 +69,8 @@ class Clerk:
     def __init__(self, engine: Assignments, journal: Journal | None, clock: Callable[[], float]) -> None:
         self.settings, self._engine, self._journal, self._clock = engine.settings, engine, journal, clock
         self._tokens = Tokens(self.settings.key)
-        self._keys: dict[str, list[Assignment]] = {}  # of earlier requests that had one
+        # Of earlier requests that had a key: site, times, and the assignments.
+        self._keys: dict[str, tuple[int, int, list[Assignment]]] = {}
         self._queue: list[Request] = []
         self._queueing, self.working = threading.Lock(), threading.RLock()
         self._closed = False
@@ -120,9 +126,10 @@ class Clerk:
         site, times, key = self.site(request.site), request.times, request.key
         if isinstance(times, bool) or not isinstance(times, int) or not 1 <= times <= MOST:
             raise InputError(f"{shorten(times)} assignments", expected=f"a whole number from 1 to {MOST:,}")
-        if not isinstance(key, str) or len(key) > MOST_KEY:
+        if not isinstance(key, str) or len(key) > MOST_KEY + MOST_CALLER + 1:
             raise InputError(f"key {shorten(key)}", expected=f"at most {MOST_KEY} characters")
         if key in self._keys:
+            self._demand_same(key, site, times)
             return None
         if self._engine.ended(site) and self.settings.after == "stop":
             what = "the experiment is over" if self._engine.over else f"the answer of {request.site} is known"
@@ -180,22 +187,34 @@ class Clerk:
         """Let an entry take effect, and note the results."""
         entry = request.entry
         if entry is None:
-            request.assigned = self._keys[request.key]
+            request.assigned = self._keys[request.key][2]
             return
         arms = self._engine.problem.layout.groups
         if isinstance(entry, ledger.Ask):
             if entry.key and entry.key in self._keys:  # twice in one write
-                request.assigned = self._keys[entry.key]
+                try:
+                    self._demand_same(entry.key, entry.site, entry.times)
+                except OtherRequest as error:
+                    request.error = error
+                else:
+                    request.assigned = self._keys[entry.key][2]
                 return
             own = arms[entry.site].arms
             given = [self._engine.ask(entry.time, entry.site) for _ in range(entry.times)]
             request.assigned = [Assignment(own[g.arm], self._tokens.make(g.number)) for g in given]
             if entry.key:
-                self._keys[entry.key] = request.assigned
+                self._keys[entry.key] = entry.site, entry.times, request.assigned
         elif isinstance(entry, ledger.Tell):
             request.outcomes = [self._engine.tell(entry.time, k, reward) for k, reward in entry.rewards]
         else:
             ledger.apply(self._engine, entry)
+
+    def _demand_same(self, key: str, site: int, times: int) -> None:
+        """Raise OtherRequest unless the earlier request with this key asked for the same."""
+        if self._keys[key][:2] != (site, times):
+            raise OtherRequest(
+                "this key was used for another request", expected="a new key for a new request"
+            )
 
     def tick(self) -> None:
         """Let deadlines take effect that passed since the last event."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from bestarm.deploy.experiment.clerk import MOST, MOST_KEY
 from bestarm.deploy.experiment.settings import Settings
+from bestarm.deploy.experiment.status import Status
 from bestarm.version import __version__
 
 TEXT, NUMBER, WHOLE = {"type": "string"}, {"type": "number"}, {"type": "integer"}
+REFERENCE = "#/components/schemas/{name}"
 OUTCOMES = ["counted", "again", "late", "unplanned", "after"]
 
 
@@ -23,15 +27,27 @@ def _json(schema: dict[str, Any]) -> dict[str, Any]:
 def _errors(*codes: int) -> dict[str, Any]:
     text = {
         400: "the request is invalid", 401: "the bearer token is missing or wrong",
-        409: "the token has another reward already", 410: "the experiment is over, with after = stop",
-        413: "the request is too large", 429: "too many requests wait", 503: "the journal can't be written",
+        408: "the body did not come in time",
+        409: "the token has another reward already, or the key was used for another request",
+        410: "the experiment is over, with after = stop", 413: "the request is too large",
+        429: "too many requests of this caller, or too many that wait",
+        503: "the journal can't be written",
     }  # fmt: skip
     error = _object(["error"], error=TEXT)
-    return {str(code): {"description": text[code], **_json(error)} for code in codes}
+    found = {str(code): {"description": text[code], **_json(error)} for code in codes}
+    if 429 in codes:
+        found["429"]["headers"] = {"Retry-After": {"schema": WHOLE, "description": "seconds"}}
+    return found
 
 
-def description(settings: Settings) -> dict[str, Any]:
-    """The description of the interface of one experiment."""
+def _page(summary: str, media: str) -> dict[str, Any]:
+    """A page that a caller reads as text."""
+    answer = {"description": summary, "content": {media: {"schema": TEXT}}}
+    return {"get": {"summary": summary, "responses": {"200": answer, **_errors(401, 429)}}}
+
+
+def description(settings: Settings, *, page: bool = False) -> dict[str, Any]:
+    """The description of the interface of one experiment; `page`: whether there is a page for people."""
     low, high = settings.bounds
     site = {**TEXT, "enum": list(settings.sites)}
     reward = {**NUMBER, "minimum": low, "maximum": high}
@@ -53,7 +69,7 @@ def description(settings: Settings) -> dict[str, Any]:
                 "description": "the assignment, or a list of them if `times` was given",
                 **_json({"oneOf": [assignment, _object(["assignments"], assignments=_list(assignment))]}),
             },
-            **_errors(400, 401, 410, 413, 429, 503),
+            **_errors(400, 401, 408, 409, 410, 413, 429, 503),
         },
     }
     tell = {
@@ -71,24 +87,35 @@ def description(settings: Settings) -> dict[str, Any]:
                     }
                 ),
             },
-            **_errors(400, 401, 409, 413, 429, 503),
+            **_errors(400, 401, 408, 409, 413, 429, 503),
         },
     }
+    (shown,), parts = msgspec.json.schema_components([Status], ref_template=REFERENCE)
     status = {
         "summary": "what the experiment looks like now",
-        "responses": {"200": {"description": "status"}},
+        "responses": {"200": {"description": "status", **_json(shown)}, **_errors(401, 429)},
+    }
+    own = {
+        "summary": "this description",
+        "responses": {"200": {"description": "OpenAPI", **_json({"type": "object"})}, **_errors(401, 429)},
     }
     health = {"summary": "whether it takes requests", "security": [], "responses": _health()}
     return {
         "openapi": "3.1.0",
         "info": {"title": "bestarm experiment", "version": __version__},
         "security": [{"bearer": []}],
-        "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": parts,
+        },
         "paths": {
             "/assign": {"post": assign},
             "/reward": {"post": tell},
             "/status": {"get": status},
             "/health": {"get": health},
+            "/metrics": _page("metrics for Prometheus", "text/plain"),
+            "/openapi.json": {"get": own},
+            **({"/": _page("a page for people", "text/html")} if page else {}),
         },
     }
 
@@ -98,4 +125,8 @@ def _list(items: dict[str, Any]) -> dict[str, Any]:
 
 
 def _health() -> dict[str, Any]:
-    return {"200": {"description": "it does"}, **_errors(503)}
+    found = _json(_object(["ok", "error"], ok={"type": "boolean"}, error=TEXT))
+    return {
+        "200": {"description": "it does", **found},
+        "503": {"description": "the journal can't be written", **found},
+    }

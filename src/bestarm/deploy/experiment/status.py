@@ -9,6 +9,7 @@ import msgspec
 from bestarm.deploy.experiment.assignments import Assignments, Tally
 from bestarm.deploy.experiment.engine import Engine
 from bestarm.deploy.waits import Wait, said
+from bestarm.protocol.events import Ahead
 from bestarm.protocol.machine import SiteServer
 from bestarm.protocol.registry import method_for
 from bestarm.protocol.trace import Certificate
@@ -16,6 +17,11 @@ from bestarm.protocol.verdict import Verdict
 from bestarm.records.build import on_user_scale
 
 HOURS = 48  # of arrivals that a status shows
+LEAST = 0.5  # a logarithm of wealth below this says nothing about the end
+ONE_BLOCK = (
+    "one block is open at a time: with epsilon, the evidence that an option is close enough belongs to the "
+    "champion of the last block. Subjects who come in between get what leads at their site, and do not count"
+)
 
 
 class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +106,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         A guess at the seconds until then.
     ends : float or None
         The time of the verdict if there is one; else a guess at it.
+    note : str
+        What else to know: why sites have to wait for each other, if that is so; else empty.
     sites : tuple of SiteStatus
         The sites.
     """
@@ -120,6 +128,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     more: int | None
     seconds: float | None
     ends: float | None
+    note: str
     sites: tuple[SiteStatus, ...]
 
 
@@ -135,9 +144,7 @@ def status_of(engine: Engine, now: float) -> Status:
         for i, lane in enumerate(engine.lanes)
         for arm in (lane.last.arms if lane.last is not None and not engine.ended(i) else ())
     }
-    more = None if engine.over else _more(engine)
-    pace = math.fsum(site.per_hour for site in sites) / 3600.0
-    seconds = None if more is None or pace <= 0 else more / pace
+    more, seconds = (None, None) if engine.over else _outlook(engine, sites)
     waiting = _waiting(engine)
     waits = _waits(engine, sites, waiting)
     return Status(
@@ -157,6 +164,7 @@ def status_of(engine: Engine, now: float) -> Status:
         more=more,
         seconds=seconds,
         ends=_known(engine.decided) if seconds is None else now + seconds,
+        note="" if engine.over or (engine.server.state, Ahead) in engine.server.transitions else ONE_BLOCK,
         sites=sites,
     )
 
@@ -175,7 +183,8 @@ def site_status(assignments: Assignments, now: float, verdict: Verdict | None) -
         answer=None if verdict is None else verdict.summary, blocks=0,
         assigned=site.assigned, told=site.told,
         options=assignments.problem.layout.groups[0].arms, leader=site.leader, lead=None, waiting=0,
-        hold_up="", waits=(), more=None, seconds=None, ends=_known(assignments.decided), sites=(site,),
+        hold_up="", waits=(), more=None, seconds=None, ends=_known(assignments.decided),
+        note="", sites=(site,),
     )  # fmt: skip
 
 
@@ -260,8 +269,31 @@ def _hours(tally: Tally, now: float, began: float) -> tuple[int, ...]:
     return tuple(tally.hours.get(hour, 0) for hour in range(first, last + 1))
 
 
-def _more(engine: Engine) -> int | None:
-    """A guess: the logarithm of the wealth that is furthest from its limit grows in proportion to pulls."""
+def _outlook(engine: Engine, sites: tuple[SiteStatus, ...]) -> tuple[int | None, float | None]:
+    """A guess at the assignments and the seconds until the verdict.
+
+    The logarithm of the wealth that is furthest from its limit grows in proportion to pulls. Where sites have
+    answers of their own, the verdict comes with the last one.
+    """
+    server, more, seconds = engine.server, 0, 0.0
+    if isinstance(server, SiteServer):
+        parts = {tuple(server.together(site.site)) for site in sites if site.answer is None}
+        found = [(part, server.progress(part[0])) for part in parts]
+    else:
+        found = [(tuple(engine.index), _furthest(engine))]
+    for part, progress in found:
+        own = [site for site in sites if site.site in part]
+        if progress is None or progress[0] <= LEAST:
+            return None, None
+        counted = sum(site.counted + site.filled for site in own)
+        left = max(0, math.ceil(counted * (progress[1] / progress[0] - 1.0)))
+        pace = math.fsum(site.per_hour for site in own) / 3600.0
+        more, seconds = more + left, max(seconds, left / pace if pace > 0 else math.inf)
+    return more, seconds if seconds < math.inf else None
+
+
+def _furthest(engine: Engine) -> tuple[float, float] | None:
+    """The logarithm of the wealth that is furthest from its limit, and the limit, where clients keep them."""
     layout = engine.problem.layout
     room = method_for(engine.method, layout, engine.options)
     local = {client.name: client.local() for client in engine.clients}
@@ -273,7 +305,4 @@ def _more(engine: Engine) -> int | None:
     last = {(bet.group, bet.arm): bet.log_wealth for bet in found.bets}
     last.pop(found.bets[-1].champion, None)
     least = min((wealth for wealth in last.values() if wealth < found.limit), default=found.limit)
-    counted = sum(tally.counted + tally.filled for tally in engine.tallies)
-    if least <= 0.5:
-        return None
-    return max(0, math.ceil(counted * (found.limit / least - 1.0)))
+    return least, found.limit

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from bestarm.deploy.experiment.callers import Callers
-from bestarm.deploy.experiment.clerk import ExperimentOver, Request, SecondReward
+from bestarm.deploy.experiment.clerk import MOST_KEY, ExperimentOver, OtherRequest, Request, SecondReward
 from bestarm.deploy.experiment.limits import Limits
 from bestarm.deploy.experiment.metrics import metrics_of
 from bestarm.deploy.experiment.openapi import description
@@ -39,7 +39,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-
 MOST_BYTES = 1 << 20  # of a request
 BODY_SECONDS = 30.0  # for sending it
 Handler = Callable[[web.Request], Awaitable[Response]]
-Pages = Callable[[Status, Sequence[Alarm]], str]
+Pages = Callable[[Status, Sequence[Alarm], Settings], str]
 
 
 class AssignBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,9 +82,9 @@ class Guard:
     def __init__(self, callers: Callers, limits: Limits) -> None:
         self.callers, self.limits = callers, limits
 
-    def refusal(self, header: str) -> Response | None:
+    def refusal(self, request: web.Request, header: str) -> Response | None:
         """The answer to a request with this Authorization header that may not be made; else None."""
-        who = self.callers.who(header)
+        who = request.state.caller = self.callers.who(header)
         if who is None:
             self.limits.strangers += 1
             found = answer({"error": "no caller has this token. Send: Authorization: Bearer TOKEN"}, 401)
@@ -128,12 +128,12 @@ def application(
     """The web application of an experiment, or of a site of a federation."""
     limits = limits or Limits()
     guard = Guard(callers, limits)
-    known = _encode(description(experiment.settings))
+    known = _encode(description(experiment.settings, page=pages is not None))
     site = next(iter(experiment.settings.sites)) if len(experiment.settings.sites) == 1 else None
 
     async def assign(request: web.Request) -> Response:
         body = _assign.decode(await _body(request) or b"{}")
-        key = request.headers.get("idempotency-key", "")
+        key = _key(request)
         if (body.site or site) is None:
             raise InputError("which site?", expected=f"one of: {', '.join(experiment.settings.sites)}")
         asked = Request(site=body.site or site, times=1 if body.times is None else body.times, key=key)
@@ -166,7 +166,8 @@ def application(
     async def page(request: web.Request) -> Response:
         assert pages is not None
         headers = {"content-security-policy": POLICY, "cache-control": "no-store"}
-        return Response(pages(experiment.status, experiment.alarms), media_type="text/html", headers=headers)
+        made = pages(experiment.status, experiment.alarms, experiment.settings)
+        return Response(made, media_type="text/html", headers=headers)
 
     routes = [
         Route("/assign", _safe(assign, guard), methods=["POST"]),
@@ -203,7 +204,7 @@ def _safe(handler: Handler, guard: Guard, browser: bool = False) -> Handler:
         header = request.headers.get("authorization", "")
         if browser and not header:
             header = f"Bearer {request.query_params.get('token', '')}"
-        refused = guard.refusal(header)
+        refused = guard.refusal(request, header)
         if refused is not None:
             return refused
         try:
@@ -218,14 +219,22 @@ def _safe(handler: Handler, guard: Guard, browser: bool = False) -> Handler:
             return answer({"error": f"the body did not come within {BODY_SECONDS:g} seconds"}, 408)
         except ExperimentOver as error:
             return answer({"error": str(error)}, 410)
-        except SecondReward as error:
+        except (SecondReward, OtherRequest) as error:
             return answer({"error": str(error)}, 409)
         except InputError as error:
             return answer({"error": str(error)}, 400)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return answer({"error": f"the body can't be read: {str(error)[:300]}"}, 400)
 
     return handle
+
+
+def _key(request: web.Request) -> str:
+    """The idempotency key of a request; callers can't see each other's."""
+    key = request.headers.get("idempotency-key", "")
+    if len(key) > MOST_KEY:
+        raise InputError("the Idempotency-Key is too long", expected=f"at most {MOST_KEY} characters")
+    return f"{request.state.caller}\n{key}" if key else ""
 
 
 async def _body(request: web.Request) -> bytes:

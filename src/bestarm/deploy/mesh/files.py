@@ -143,10 +143,7 @@ def terms_of(scenario: Scenario, keys: Mapping[str, Any]) -> tuple[Terms, Graph]
     problem, method, options = prepare(scenario, peer_method(scenario.method), keys)
     if scenario.network is None:
         raise InputError("the scenario has no [network]", expected="[network] with file, edges or generator")
-    graph, names = scenario.network.graph, problem.layout.clients
-    if graph.names is None:
-        scenario.network.nodes(problem.layout)  # validates the options
-        graph = Graph.from_edges(graph.n, graph.edges, names=names)
+    graph = scenario.network.named(problem.layout).graph
     public, labels = without_means(problem), {"name": scenario.name, "date": today()}
     terms = Terms(secrets.token_bytes(RUN_BYTES), method, dataclasses.asdict(options), public, **labels)
     return terms, graph

@@ -62,13 +62,13 @@ def refuse(layout: Layout, options: FedSel) -> None:
         if len(group.clients) != 1:
             raise InputError(
                 f'group "{group.name}" has {len(group.clients)} clients; fed-sel takes one per group',
-                fix='Give the group one client, or use method = "robust-fed-sel" or "fisher"',
+                fix='Give the group one client, or use method = "bet", "fisher" or "robust-fed-sel"',
             )
     if options.byzantine:
         raise InputError(
             f"byzantine = {options.byzantine}, but fed-sel trusts every client",
             expected="byzantine = 0",
-            fix='Use method = "robust-fed-sel" or "fisher"',
+            fix='Use method = "fisher" for 0/1 rewards, or "bet" for others',
         )
     refuse_budget(layout, options)
 

@@ -27,5 +27,6 @@ def _cells(column: pa.Array, number: bool) -> Cells:
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     distinct = column.dictionary.to_pylist()
-    code = column.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
+    indices = column.indices.fill_null(len(distinct)) if column.null_count else column.indices
+    code = indices.to_numpy(zero_copy_only=False)
     return Coded([*distinct, None], code.astype(np.int64, copy=False))

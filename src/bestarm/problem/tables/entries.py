@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -81,6 +82,9 @@ def _sorted(entries: Entries, cell: NDArray[np.integer]) -> Entries:
             list(pool.map(sort, pieces))
     new = _changes(value)
     new[starts] = True
+    if single and new.all():  # real numbers rarely occur twice
+        codes = np.repeat(entries.codes[:, order[starts]], np.diff(starts, append=len(value)), axis=1)
+        return Entries(codes, value, count)
     first = np.flatnonzero(new)
     times = np.diff(first, append=len(value)) if single else np.add.reduceat(count, first)
     codes = np.repeat(entries.codes[:, order[starts]], np.add.reduceat(new, starts, dtype=np.int64), axis=1)
@@ -118,9 +122,7 @@ def _hashed(entries: Entries, cell: NDArray[np.integer]) -> Entries | None:
         return None
     table = np.bincount(key, weights=count if many else None, minlength=size)
     found = np.flatnonzero(table)
-    example = np.zeros(int(cell.max()) + 1, dtype=np.int64)  # an entry of each cell
-    example[cell] = np.arange(len(cell))
-    codes = entries.codes[:, example[found // len(distinct)]]
+    codes = np.array(np.unravel_index(found // len(distinct), _sizes(entries.codes)))
     return Entries(codes, distinct[order][found % len(distinct)], table[found].astype(np.int64))
 
 
@@ -130,8 +132,14 @@ def cells_of(codes: Integers) -> NDArray[np.integer]:
     >>> cells_of(np.array([[0, 1, 1], [2, 0, 1]]))
     array([2, 3, 4], dtype=uint16)
     """
-    cell, most = np.zeros(codes.shape[1], dtype=np.int64), 1
-    for code in codes:
-        most *= int(code.max(initial=0)) + 1
-        cell = cell * (int(code.max(initial=0)) + 1) + code
-    return cell.astype(np.uint16) if most <= 2**16 else cell
+    sizes = _sizes(codes)
+    cell = np.zeros(codes.shape[1], dtype=np.uint16 if math.prod(sizes) <= 2**16 else np.int64)
+    for code, size in zip(codes, sizes, strict=True):
+        cell *= size
+        cell += code.astype(cell.dtype)
+    return cell
+
+
+def _sizes(codes: Integers) -> list[int]:
+    """How many codes each column can have."""
+    return [int(code.max(initial=0)) + 1 for code in codes]

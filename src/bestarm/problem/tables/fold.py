@@ -239,6 +239,11 @@ class Fold:
 
     def entries(self) -> Entries:
         """All rewards: sorted by names and value with equal ones merged, or in order."""
+        for k, names in enumerate(self.names.values()):
+            rank = names.renumber()
+            if (np.diff(rank) < 0).any():
+                for part in self._parts:
+                    part.codes[k] = rank[part.codes[k]]
         return self._merge()
 
     @property

@@ -33,6 +33,14 @@ class Names:
         found: Integers = np.array(table, dtype=np.int64)[cells.code]
         return found
 
+    def renumber(self) -> Integers:
+        """Give the names new codes that sort like them; returns the new code of each old one."""
+        order = sorted(self.codes)
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[[self.codes[name] for name in order]] = np.arange(len(order))
+        self.codes = {name: code for code, name in enumerate(order)}
+        return rank
+
 
 class Numbers:
     """The numbers of a column, and how many of its cells are of which kind.

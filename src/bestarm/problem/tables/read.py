@@ -99,12 +99,14 @@ def read_rows(
         place = np.zeros(len(raw), dtype=np.int64)
         place[used[np.argsort(texts)]] = np.arange(len(used))
         names.append(tuple(sorted(texts)))
-        codes.append(place[code])
+        codes.append(code if (place == np.arange(len(raw))).all() else place[code])
         notes += more
     batch = None
     if not ordered:  # values are sorted already
-        order = np.argsort(cells_of(np.array(codes[-2:])), kind="stable")
-        entries, codes = entries.chosen(order), [code[order] for code in codes]
+        cells = cells_of(np.array(codes[-2:]))
+        if (cells[1:] < cells[:-1]).any():  # names came in another order
+            order = np.argsort(cells, kind="stable")
+            entries, codes = entries.chosen(order), [code[order] for code in codes]
     elif entries.time is not None:  # rows with the same time came together
         batch = np.cumsum(np.diff(entries.time, prepend=entries.time[:1]) != 0)
     return Rows(

@@ -93,18 +93,13 @@ def _table(facts: RunFacts, shown: Sequence[Standing], rank: int, x: Axis | None
     rows = [
         [
             str(rank + k) if one.mean is not None else "–",
-            tag(
-                "span",
-                dot(one.place, won=one.state == "won"),
-                name(one.name, 80),
-                class_=f"option{' short' * (len(one.name) <= SHORT)}",
-            ),
+            _option(one),
             _rounded(facts, one, one.mean),
             _whisker(facts, one, x),
             _interval(facts, one),
             number(one.pulls),
             _rounded(facts, one, one.lead).removesuffix(" %"),
-            one.became,
+            tag("span", one.became, class_="when"),
             tag("span", one.left, class_="when") if one.left else "–",
             tag("span", one.why, class_="why") if one.why else "–",
         ]
@@ -122,6 +117,12 @@ def _table(facts: RunFacts, shown: Sequence[Standing], rank: int, x: Axis | None
         numbers={at for at, k in enumerate(kept) if k in (0, 2, 4, 5, 6)},
         marks=marks,
     )
+
+
+def _option(one: Standing) -> Html:
+    """The name of an option, after its mark."""
+    kind = "option short" if len(one.name) <= SHORT else "option"
+    return tag("span", dot(one.place, won=one.state == "won"), name(one.name, 80), class_=kind)
 
 
 def _ends(one: Standing) -> tuple[float, float] | None:

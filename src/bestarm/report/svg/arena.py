@@ -73,7 +73,7 @@ def _legend(label: str, place: int, left: float, top: float) -> list[Html]:
 
 def front(found: Arena, width: int, *, instance: str) -> Html | None:
     """Pulls against rounds of every entrant on an instance, with the front that no other beats in both."""
-    scores = [score for score in found.on(instance) if not score.undecided]
+    scores = [score for score in found.on(instance) if score.solved]
     if not scores:
         return None
     limit = {ground.name: ground.limit for ground in found.grounds}[instance]
@@ -99,7 +99,7 @@ def front(found: Arena, width: int, *, instance: str) -> Html | None:
     marks = {order[score.method]: (x(score.rounds.mean), y(score.pulls.mean)) for score in scores}
     parts += _labels(marks, y.begin)
     if limit:
-        parts.append(words(x.begin + 4, y(limit) - 5, "limit of proved methods", class_="tick over"))
+        parts.append(words(x.end, y.end - 8, "dashed: limit of proved methods", "end", class_="tick"))
     named = ", ".join(f"{clean(score.method, 40)}" for score in best)
     return svg(width, 282, f"Pulls against rounds on {clean(instance, 60)}. On the front: {named}", *parts)
 

@@ -8,6 +8,7 @@ options).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -366,6 +367,17 @@ class ControlRace:
         self.claim = np.where(plays, claim, self.claim)
 
 
+def race_progress(race: Race, sums: Sums) -> tuple[float, float]:
+    """The least logarithm of the wealth against an option that has to leave or be settled, and its limit.
+
+    Of a race with one trial that is not over. The champion is the one that may stay.
+    """
+    wealth, left = race.log_wealth[..., 0, :], race.inside[0].copy()
+    left[race.stand(sums).champion[0]] = False
+    furthest = wealth.max(axis=0) if wealth.ndim > 1 else wealth  # of several tests, the one that is furthest
+    return float(furthest[left].min()), -math.log(race.level)
+
+
 def races_of(cells: Cells, question: Question, options: Bet, present: Mask, trials: int) -> list[Race]:
     """The races of a question, about the clients that take part.
 
@@ -391,6 +403,6 @@ def races_of(cells: Cells, question: Question, options: Bet, present: Mask, tria
             own = present & (cells.site == j)
             weights = cells.weights((1.0,) * sites, own)
             found.append(BestRace(np.flatnonzero(own), weights, level, trials, site=j))
-    for race in found:
-        race.slope = Blocks(options).slope
+    for each in found:
+        each.slope = Blocks(options).slope
     return found

@@ -16,7 +16,7 @@ from bestarm.methods.bet.blocks import MAX_PULLS
 from bestarm.methods.bet.options import Bet
 from bestarm.methods.bet.sites.answers import answers_of, end_of, status_of, worded
 from bestarm.methods.bet.sites.course import Course, fitting
-from bestarm.methods.bet.sites.decisions import Before, ControlRace, Stand, values
+from bestarm.methods.bet.sites.decisions import Before, ControlRace, Stand, race_progress, values
 from bestarm.methods.bet.sites.estimates import Closed, with_estimates
 from bestarm.methods.bet.sites.ledger import Ledger
 from bestarm.methods.bet.sites.messages import Plan, Wire, block_of, decode, fill
@@ -129,6 +129,14 @@ class Server(RoundServer):
         """The clients that wait for this one's parts."""
         members = self.track[self.index[client]].members
         return [name for name, member in zip(self.layout.clients, members, strict=True) if member]
+
+    def progress(self, client: str) -> tuple[float, float] | None:
+        """The logarithm of the wealth that is furthest from its limit, and the limit."""
+        track = self.track[self.index[client]]
+        races = [self.ledger.races[r] for r in track.races if not self.ledger.races[r].over[0]]
+        if not races or track.closed < 2:
+            return None
+        return min((race_progress(race, self.ledger.sums) for race in races), key=lambda p: p[0] / p[1])
 
     def unused(self) -> int:
         """The rewards in parts of blocks that are not closed."""
