@@ -205,7 +205,7 @@ def _order(values: list[float], place: int, default: float) -> float:
 
 def _ends(samples: set[_Sample]) -> dict[_Sample, tuple[float, float]]:
     """The interval of each sample."""
-    found = {}
+    found = dict[_Sample, tuple[float, float]]()
     for level in {level for level, _, _, _ in samples}:
         own = [sample for sample in samples if sample[0] == level]
         _, n, s, q = np.array(own, dtype=np.float64).T
@@ -226,16 +226,15 @@ def weighted(
         if any(cell.mean is None or cell.interval is None for _, cell in rows):
             return None
         value = sum(w * (cell.mean or 0.0) for w, cell in rows)
-        ends = [sum(w * cell.interval[k] for w, cell in rows if cell.interval) for k in (0, 1)]
-        return value, (ends[0], ends[1])
+        low, high = (sum(w * cell.interval[k] for w, cell in rows if cell.interval) for k in (0, 1))
+        return value, (low, high)
     kept = sorted((cell.mean, w) for w, cell in rows if cell.mean is not None)[liars:-liars]
     if not kept:
         return None
-    weights, ends = (
-        np.array([w for w, _ in rows]),
-        np.array([cell.interval or (0.0, 1.0) for _, cell in rows]),
-    )
-    low, high = _least_average(ends[:, 0], weights, liars), 1 - _least_average(1 - ends[:, 1], weights, liars)
+    weights = np.array([w for w, _ in rows])
+    ends = np.array([cell.interval or (0.0, 1.0) for _, cell in rows])
+    low = _least_average(ends[:, 0], weights, liars)
+    high = 1.0 - _least_average(1.0 - ends[:, 1], weights, liars)
     return sum(w * mean for mean, w in kept) / sum(w for _, w in kept), (low, high)
 
 
