@@ -95,6 +95,28 @@ def _evidence() -> str:
     return pages.of_evidence(ba.evidence(EXAMPLES / "hospitals.csv", question="overall", **columns))
 
 
+def _experiment() -> str:
+    """A live experiment after two days, at three sites; one of them is slow."""
+    import random
+
+    from bestarm.report.experiment import page_of
+
+    draw, now = random.Random(7), 1_760_000_000.0
+    start, rates = now, {"Oslo": 60, "Lima": 25, "Kyoto": 4}
+    made = ba.Experiment(
+        ["A", "B", "C"], list(rates), binary=True, seed=1, delta=0.01, deadline=21_600.0, missing=0.0,
+        clock=lambda: now,
+    )  # fmt: skip
+    while now < start + 30 * 3600:
+        now += 1800.0
+        for site, rate in rates.items():
+            busy = 1.6 if 8 <= now // 3600 % 24 < 20 else 0.4
+            for own in made.ask_many(site, max(1, round(rate / 2 * busy))):
+                if draw.random() < 0.97:
+                    made.tell(own.token, float(draw.random() < {"A": 0.30, "B": 0.33, "C": 0.24}[own.option]))
+    return page_of(made.status, made.alarms, made.settings)
+
+
 @contextlib.contextmanager
 def _serving(path: Path) -> Iterator[str]:
     """The address of a live page, served by a thread of its own."""
@@ -235,6 +257,9 @@ SCREENS = {
     "server": Screen("A federation, live", "Its server, half way: a liar, and who was heard.", _server),
     "client": Screen("A client", "What one client of a federation sees.", _site("federation", "clients")),
     "node": Screen("A node", "What one node of a mesh sees.", _site("mesh", "nodes")),
+    "experiment": Screen(
+        "A live experiment", "Arrivals per hour, each site's pace, who holds things up.", _page(_experiment)
+    ),
     "waiting": Screen("The live page waits", "A federation whose server has not started.", _waiting),
     "jupyter": Screen(
         "In JupyterLab, light", "The output follows the notebook, not the system.",

@@ -28,7 +28,8 @@ plt = plots.pyplot()
 FOLDER = Path(__file__).resolve().parent / "images"
 HOSPITALS = Path(__file__).resolve().parent.parent / "examples" / "hospitals.csv"
 STYLE = {"svg.hashsalt": "bestarm", "svg.fonttype": "none", "font.size": 10, "axes.titlesize": 11}
-BLUE, RED, GREEN, GREY = "#1f6fb4", "#c23b22", "#2a8a4a", "#777777"
+BLUE, RED, GREEN = plots.COLOURS[:3]
+GREY = "#777777"
 
 
 def _axes(size: tuple[float, float] = (8, 3.6)) -> Any:

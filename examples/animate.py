@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import bestarm as ba
+from bestarm.report.colours import COLOURS, colour
 from bestarm.report.facts import of_record
 from bestarm.report.markup import Html, clean, tag
 from bestarm.report.svg import Axis, path, spread, words
 
 WIDTH, ROW, LEFT, TOP = 760, 30, 120, 58
 BEAT, REST = 0.9, 3.0  # seconds per block, and at the end
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 STYLE = (
     "text{font:14px system-ui,sans-serif;fill:#1a1c1f;stroke:none}.t{font-size:12px;fill:#565b63}"
     ".g{stroke:#d4d8de}.w{font-weight:bold}.b{stroke-width:8;stroke-linecap:round;opacity:.45}"
@@ -68,9 +68,9 @@ def main(scenario: str, picture: str) -> None:
         )
         dot = tag("circle", moving("cx", mean), cx=mean[-1], cy=y, r=5, fill="currentColor", stroke="none")
         label = words(LEFT - 16, y + 5, clean(name, 14), "end")
-        colour = COLOURS[trace.group % len(COLOURS)]
+        tint = COLOURS[colour(facts.roster.index(name))]  # as in its report
         inner = [moving("opacity", fade, calcMode="discrete"), label, bar, dot]
-        parts.append(tag("g", *inner, color=colour, stroke="currentColor", opacity=f"{fade[-1]:g}"))
+        parts.append(tag("g", *inner, color=tint, stroke="currentColor", opacity=f"{fade[-1]:g}"))
     text = f"Intervals of {len(traces)} arms shrink until {clean(record.verdict.arm)} is left"
     drawn = tag(
         "svg", tag("title", text), *parts, xmlns="http://www.w3.org/2000/svg", width=WIDTH, height=height,

@@ -54,15 +54,27 @@ def test_the_leader_its_lead_and_a_forecast_are_shown_until_the_verdict(visit, t
         for event in events[: len(events) // 2]:
             part.append(event.kind, event.body)
         hears(page, "Live.")
-        now = page.locator("#now")
-        now.get_by_text("west/s1").first.wait_for()
-        assert "ahead by" in now.inner_text()
-        assert "of centre/s4, not yet sure" in now.inner_text()
-        assert "after 566 to 596 rounds" in now.inner_text()
+        card = page.locator("#top .card")
+        card.get_by_text("west/s1").first.wait_for()
+        shown = card.inner_text()
+        for said in (
+            "Leads",
+            "Lead so far",
+            "over centre/s4",
+            "Not a result yet",
+            "Cost so far",
+            "Next step",
+        ):
+            assert said in shown
+        assert "will be wrong with probability at most 0.1" in shown
+        assert "after 566 to 596 rounds" in shown
+        titles = card.locator("dt").all_inner_texts()
         for event in events[len(events) // 2 :]:
             part.append(event.kind, event.body)
         hears(page, "Finished")
-        assert page.locator("#now").count() == 0
+        titles = set(card.locator("dt").all_inner_texts()) | set(titles)
+        assert titles >= {"Best", "Ahead by", "Risk", "Cost", "Leads", "Lead so far", "Similar runs end"}
+        assert "Not a result yet" not in card.inner_text()
         page.goto("about:blank")
 
 
@@ -108,6 +120,7 @@ def test_a_page_that_waits_says_who_takes_part_and_how_to_start(visit, tmp_path)
             hears(page, "Waiting")
             assert "The server has not started" in page.locator("h1").inner_text()
             assert "bestarm server" in page.locator("#top pre").inner_text()
+            assert "will be wrong with probability at most" in page.locator("#top .card").inner_text()
             assert page.locator("#clients tbody tr").count() == 3
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             page.goto("about:blank")

@@ -110,6 +110,18 @@ def test_different_slopes_would_change_the_order():
     assert worse - better > 0.03
 
 
+def test_pairs_are_refused_by_name(tmp_path):
+    rows = "".join(f"{o},{i % 2},{i}\n" for i in range(6) for o in "AB")
+    (tmp_path / "pairs.csv").write_text("option,reward,subject\n" + rows)
+    path = tmp_path / "pairs.toml"
+    data = '[data]\ncsv = "pairs.csv"\narm = "option"\nreward = "reward"\npair = "subject"\nbounds = [0, 1]\n'
+    path.write_text('question = "overall"\n' + data)
+    assert load(path).problem.layout.paired
+    path.write_text('privacy = 1.0\nquestion = "overall"\n' + data)
+    with pytest.raises(InputError, match="privacy is not supported with pairs"):
+        load(path)
+
+
 def test_a_scenario_says_privacy(tmp_path):
     path = tmp_path / "hidden.toml"
     path.write_text(

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from bestarm.util.text import counted
+
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """A site whose part of the oldest block is not complete, while rewards of that or later blocks are in.
@@ -34,9 +36,9 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """The wait in words."""
         if not self.to_assign:
-            return f"{self.site} has {self.to_come:,} rewards to come"
+            return f"{self.site} has {counted(self.to_come, 'reward')} to come"
         how_long = "and no arrivals" if self.seconds is None else f"about {_time(self.seconds)}"
-        return f"{self.site} has {self.to_assign:,} assignments to make, {how_long}"
+        return f"{self.site} has {counted(self.to_assign, 'assignment')} to make, {how_long}"
 
 
 def said(waits: Sequence[Wait]) -> str:

@@ -310,7 +310,7 @@ class Problem:
         Raises
         ------
         InputError
-            If `epsilon` cannot be used, or if the problem is private already.
+            If `epsilon` cannot be used, or if the problem is private already or compares pairs.
 
         Examples
         --------
@@ -322,6 +322,11 @@ class Problem:
             raise InputError(
                 f"the problem has privacy = {self.scale.privacy:g} already",
                 expected="one ε for the whole problem: different ones could change the order of arms",
+            )
+        if self.layout.paired:
+            raise InputError(
+                "privacy is not supported with pairs, whose rewards are all in one file anyway",
+                fix="Leave out pair, or privacy",
             )
         groups = tuple(replace(group, binary=True) for group in self.layout.groups)
         made: dict[int, tuple[RewardModel, ...]] = {}  # large groups share one row

@@ -133,8 +133,12 @@ def test_the_status_says_who_leads_who_holds_things_up_and_when_it_may_end():
     assert 0.2 < status.lead < 0.4
     assert status.sites[0].per_hour == pytest.approx(1800, rel=0.05)
     assert status.more is None or status.more > 0
-    page = page_of(status, experiment.alarms)
-    assert "B leads by" in page
+    page = page_of(status, experiment.alarms, experiment.settings)
+    for said in ("Leads", "Lead so far", "Not a result yet", "Expected end", "assignments per hour"):
+        assert said in page
+    assert "will be wrong with probability at most 1e-06" in page
+    assert "holds things up" in page
+    assert "eu has" in page
     assert "<script" not in page
 
 

@@ -39,7 +39,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-
 MOST_BYTES = 1 << 20  # of a request
 BODY_SECONDS = 30.0  # for sending it
 Handler = Callable[[web.Request], Awaitable[Response]]
-Pages = Callable[[Status, Sequence[Alarm]], str]
+Pages = Callable[[Status, Sequence[Alarm], Settings], str]
 
 
 class AssignBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -166,7 +166,8 @@ def application(
     async def page(request: web.Request) -> Response:
         assert pages is not None
         headers = {"content-security-policy": POLICY, "cache-control": "no-store"}
-        return Response(pages(experiment.status, experiment.alarms), media_type="text/html", headers=headers)
+        made = pages(experiment.status, experiment.alarms, experiment.settings)
+        return Response(made, media_type="text/html", headers=headers)
 
     routes = [
         Route("/assign", _safe(assign, guard), methods=["POST"]),
