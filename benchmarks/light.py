@@ -104,7 +104,7 @@ class LightClient:
             for message in messages:
                 site.received(message.data)
             await self._answer()
-            await wire.acknowledge(messages)
+            wire.acknowledge(self.nc, messages)
             if self.nc.is_closed:
                 raise Unreachable(f"{place.client} lost its connection")
         await self.nc.close()

@@ -3,7 +3,7 @@
 ``python docs/compare.py`` writes them into the pages, between the comments ``<!-- table: NAME -->`` and
 ``<!-- end -->``. ``tests/house/test_compare_page.py`` checks that the pages are current. To renew the data:
 
-    bestarm arena --methods … --delta 0.1 --trials 400 --out out/arena      (the page names the whole command)
+    bestarm arena --methods … --delta 0.1 --trials 1000 --out out/arena    (the page names the whole command)
     cp out/arena/arena.json docs/data
     python -m benchmarks privacy lying_sites skip_ahead arena
     cp out/privacy.json out/lying_sites.json out/skip_ahead.json docs/data
@@ -24,7 +24,7 @@ from bestarm.study.arena.result import Arena, Entry, Score
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "docs" / "data"
-PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("compare", "privacy", "questions"))
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("compare", "privacy", "questions", "rivals"))
 SHOWN = "paper-5"  # the instance that libraries are compared on, too
 AVERAGED = "site-effects-20"  # an instance for the question about averages over sites
 
@@ -49,7 +49,7 @@ def overview(found: Arena, headline: bool) -> str:
     rows = []
     for entry in found.entries:
         scores = [score for score in found.scores if score.method == entry.label]
-        solved = [score for score in scores if not score.undecided]
+        solved = [score for score in scores if score.solved]
         if entry.headline != headline or not scores:
             continue
         over = _geometric([score.over_limit for score in solved if score.over_limit])
@@ -74,7 +74,7 @@ def instance(found: Arena, name: str) -> str:
     """One row per entrant on one instance."""
     entries = {entry.label: entry for entry in found.entries}
     rows = [_line(score, entries[score.method]) for score in found.on(name) if entries[score.method].headline]
-    head = "| method | δ is kept | pulls | × limit | rounds | bits up | wrong of " + f"{found.trials} |"
+    head = "| method | δ is kept | pulls | × limit | rounds | bits up | wrong of " + f"{found.trials:,} |"
     return "\n".join([head, "|---|---|---|---|---|---|---|", *rows])
 
 
@@ -107,12 +107,19 @@ def facts(found: Arena) -> str:
     names = ",".join(entry.label for entry in found.entries)
     return (
         f"{len(found.entries)} methods on {len(found.grounds)} instances, δ = {found.delta:g}, "
-        f"{found.trials} runs of each pair that a method can run, {runs:,} in all. On `{SHOWN}` the limit is "
-        f"{limit:,.0f} pulls.\n\n"
-        "<!-- not run: takes a quarter of an hour -->\n\n"
+        f"{found.trials:,} runs of each pair that a method can run, {runs:,} in all. "
+        f"On `{SHOWN}` the limit is {limit:,.0f} pulls. {_time()}\n\n"
+        "<!-- not run: takes minutes -->\n\n"
         f"```sh\nbestarm arena --delta {found.delta:g} --trials {found.trials} --seed {found.seed} "
         f"--out out/arena --methods {names}\n```"
     )
+
+
+def _time() -> str:
+    """How long arenas take, as measured."""
+    tables = [row for row in _kept("baselines") if "table" in row]
+    parts = [f"{row['cpu minutes']:.0f} minutes for {row['table']}" for row in tables]
+    return f"On one core, {tables[0]['trials']:,} runs of each pair take {' and '.join(parts)}."
 
 
 def _kept(name: str) -> list[dict[str, Any]]:
@@ -182,6 +189,20 @@ def baselines() -> str:
     return f"Each with {said} trials:\n\n" + "\n".join([head, "|---|---|---|---|---|", *lines])
 
 
+def uplinks() -> str:
+    """Pulls, numbers that clients send, and FedElim's cost for three prices of one number."""
+    prices = (1, 10, 100)
+    lines = [
+        f"| `{row['rival']}` | `{row['instance']}` | {_round(row['pulls'])} | {_round(row['uplinks'])} | "
+        + " | ".join(_round(row["pulls"] + price * row["uplinks"]) for price in prices)
+        + " |"
+        for row in _kept("baselines")
+        if "rival" in row
+    ]
+    head = "| method | instance | pulls | numbers sent | " + " | ".join(f"C = {c}" for c in prices) + " |"
+    return "\n".join([head, "|---" * (4 + len(prices)) + "|", *lines])
+
+
 def speed() -> str:
     """Pulls that are simulated in a second, by ``benchmarks/skip_ahead.py``."""
     names = {
@@ -211,6 +232,7 @@ def page(text: str) -> str:
         "lying-sites": lying_sites,
         "speed": speed,
         "baselines": baselines,
+        "uplinks": uplinks,
     }
 
     def put(match: re.Match[str]) -> str:

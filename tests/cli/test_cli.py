@@ -338,6 +338,8 @@ def test_new_reads_a_csv_file(tmp_path):
     assert bestarm("new", "third", "--csv", "late.csv", "--goal", "least", cwd=tmp_path).returncode == 2
     assert bestarm("new", "third", "--csv", "late.csv", "--goal", "min", cwd=tmp_path).returncode == 0
     assert "lowest mean of minutes late" in bestarm("check", "third.toml", cwd=tmp_path).stdout
+    assert bestarm("new", "fourth", "--csv", "late.csv", "--unit", "min", cwd=tmp_path).returncode == 0
+    assert 'unit = "min"' in (tmp_path / "fourth.toml").read_text("utf-8")
 
 
 def test_a_path_that_is_not_a_run_is_reported_with_a_next_step(tmp_path):

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import time
+from collections import Counter
 from pathlib import Path
 
 from bestarm.deploy.sources import MEANS, PAUSE
@@ -46,17 +47,26 @@ def lost_batches(calls, batches):
     """The number of paid calls that are not in the journal; AssertionError if the journal has others.
 
     `calls` come from ``paid``. Each of `batches` is a batch of the journal: the rewards by arm, and the sum
-    of all of them. Each must be a run of calls, in the same order, and no call may belong to two.
+    of all of them. Each must be a run of calls in which arms may take turns, and no call may belong to two.
     """
     at = lost = 0
     for got, total in batches:
-        size = len(got)
-        while at + size <= len(calls):
-            found = calls[at : at + size]
-            if [(arm, times) for arm, times, _ in found] == list(got) and sum(c[2] for c in found) == total:
-                break
+        while at < len(calls) and not (size := _size(calls[at:], dict(got), total)):
             at, lost = at + 1, lost + 1
-        else:
+        if at == len(calls):
             raise AssertionError(f"the journal has a batch that the source did not pay: {got}, {total}")
         at += size
     return lost + len(calls) - at
+
+
+def _size(calls, wanted, total):
+    """How many of the first calls are exactly this batch; 0 if it does not begin here."""
+    have, paid = Counter(), 0
+    for size, (arm, times, found) in enumerate(calls, 1):
+        have[arm] += times
+        paid += found
+        if have[arm] > wanted.get(arm, 0):
+            return 0
+        if have == wanted:
+            return size if paid == total else 0
+    return 0

@@ -61,6 +61,7 @@ class Campaign:
 
     best = ""  # the right verdict
     pause = 0.0  # seconds per reward while events happen
+    turns = 1  # calls of each arm in one batch
     refusal = ()  # texts of the refusal of an older journal
 
     def __init__(self, folder, seed):
@@ -360,7 +361,7 @@ class Campaign:
             kept = rest
         lost = lost_batches(paid(self.ledger(name)), [batch for batch in batches if batch[0]])
         self.lost[name] = lost
-        most = self.crashes[name] * len(self.means(name))
+        most = self.crashes[name] * len(self.means(name)) * self.turns
         self.demand(lost <= most, f"{name} lost {lost} calls in {self.crashes[name]} crashes")
 
     def left(self):

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bestarm.deploy import identity
+from bestarm.deploy import envelope, identity
 from bestarm.deploy.envelope import DOMAIN, MAX_CONTENT, MAX_SEQUENCE, Envelope, Evidence, Slots
 from bestarm.deploy.identity import Key, Member, Roster, verified
 from bestarm.errors import InputError
@@ -474,6 +474,25 @@ OFFERS = [
     said(run=OTHER_RUN).encode(),
     b"noise",
 ]
+
+
+@given(st.lists(st.sampled_from(OFFERS[:-1]), max_size=12))
+def test_a_batch_whose_signatures_are_checked_together_is_taken_like_single_envelopes(offers):
+    alone, together, batch = Slots(ROSTER, RUN), Slots(ROSTER, RUN), list(map(Envelope.decode, offers))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(envelope, "MANY", 1)
+        patch.setattr(identity, "SHARE", 1)  # several threads even for a small batch
+        valid = together.signed(batch)
+    taken = [together.offer(each, signed=each.slot in valid) for each in batch]
+    assert taken == [alone.offer(each) for each in batch]
+    assert together.refused == alone.refused
+
+
+def test_a_batch_of_signatures_is_checked_in_its_order(monkeypatch):
+    monkeypatch.setattr(identity, "SHARE", 2)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    rows = [(ANNA.public, ANNA.sign(b"%d" % n), b"%d" % (n if n % 3 else 99)) for n in range(20)]
+    assert identity.verified_all(rows) == [n % 3 > 0 for n in range(20)]
 
 
 @given(st.lists(st.sampled_from(OFFERS), max_size=12))

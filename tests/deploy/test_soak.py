@@ -28,6 +28,7 @@ from bestarm.deploy.federation.site import Site
 from bestarm.deploy.federation.verification import verify as verify_federation
 from bestarm.deploy.mesh import files as mesh_files
 from bestarm.deploy.mesh.verification import verify as verify_mesh
+from bestarm.deploy.pulling import MOST_TURNS
 from bestarm.graphs.generators import complete
 from bestarm.simulate.network import Network
 from bestarm.util.journal import Journal
@@ -137,6 +138,20 @@ class RobustFedSel(Federation):
     pause = 0.001
 
 
+class FedBet(Federation):
+    case = federations.scenario(
+        "bet",
+        {"west": {"a": 0.6, "b": 0.3}, "east": {"c": 0.4, "d": 0.2}},
+        3,
+        byzantine=1,
+        delta=DELTA,
+        n1=8,
+        q=1.05,
+    )
+    pause = 0.03
+    turns = MOST_TURNS
+
+
 class PeerToPeer(Campaign):
     """Six peers, each of which reaches each other one through a link of its own."""
 
@@ -200,7 +215,7 @@ class PeerToPeer(Campaign):
         same_as_in_process(self.folder / "m", self.case, self.names)
 
 
-KINDS = (FedFisher, RobustFedSel, PeerToPeer)
+KINDS = (FedFisher, RobustFedSel, PeerToPeer, FedBet)
 
 
 @pytest.mark.soak
@@ -221,6 +236,8 @@ def test_the_check_of_rewards_finds_batches_that_are_lost_repeated_or_changed():
     first, second = ([("a", 2), ("b", 2)], 1), ([("a", 3), ("b", 3)], 4)
     assert lost_batches(calls, [first, second]) == 1
     assert lost_batches(calls, [second]) == 3
+    turns = [("a", 1, 1), ("b", 1, 0), ("a", 1, 0), ("b", 1, 1), ("a", 4, 2)]
+    assert lost_batches(turns, [([("a", 2), ("b", 2)], 2)]) == 1
     for wrong in ([first, first], [second, first], [first, ([("a", 3), ("b", 3)], 3)]):
         with pytest.raises(AssertionError, match="did not pay"):
             lost_batches(calls, wrong)

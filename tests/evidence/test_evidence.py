@@ -115,6 +115,16 @@ def test_goal_min_and_a_scale_of_the_user(tmp_path):
     assert low < named(found, "quick").mean < high < 100
 
 
+def test_a_unit_is_kept_in_the_settings_and_changes_nothing_else():
+    keys = {"option": "courier", "site": "city", "reward": "minutes late", "bounds": (0, 60), "goal": "min"}
+    plain = ba.evidence("examples/deliveries.csv", **keys)
+    named = ba.evidence("examples/deliveries.csv", **keys, unit="min")
+    assert named.settings.unit == "min"
+    assert named.options == plain.options
+    with pytest.raises(ba.InputError, match="unit = "):
+        ba.evidence("examples/deliveries.csv", **keys, unit="m" * 30)
+
+
 def test_counts_are_rows(tmp_path, table):
     rows = coins(1, CELLS, CLEAR)
     good = {cell: sum(r[2] for r in rows if r[:2] == cell) for cell in CELLS}

@@ -23,6 +23,7 @@ LOOSE = {
         f"protocol.registry.Method.{name}": OWN_OPTIONS
         for name in (
             "refuse",
+            "goes_ahead",
             "pulls_of",
             "good_event",
             "kernel",

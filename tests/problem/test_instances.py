@@ -42,6 +42,23 @@ def test_site_effects_leave_the_averages_alone_and_repeat_with_the_seed():
     assert problem != site_effects(values, 7, 0.15, 0.05, seed=3)
 
 
+def test_instances_of_the_batched_paper_are_drawn_as_in_its_experiments():
+    uniform, normal = (sorted(instance(f"bbai-{name}").values.values()) for name in ("uniform", "normal"))
+    assert (len(uniform), uniform[-1], len(normal), normal[-1]) == (10, 0.5, 10, 0.6)
+    assert all(0.2 <= mean <= 0.4 for mean in uniform[:-1])
+    assert all(0.0 <= mean <= 0.4 for mean in normal[:-1])
+    old = np.random.RandomState(1).uniform(0.2, 0.4, 10)[1:]
+    assert np.allclose(sorted(old), uniform[:-1], atol=1e-6)
+
+
+def test_the_instance_of_fpe_has_scaled_normal_means_and_the_gap_of_its_paper():
+    means = np.array(instance("fpe-1").problem.means) - 0.5
+    assert means.shape == (3, 6)
+    assert np.isclose((means**2).sum(), 1.0, atol=1e-4)
+    best = np.sort(means.mean(axis=0))
+    assert best[-1] - best[-2] >= 0.05
+
+
 def test_the_real_data_are_those_of_the_examples(root):
     shared = ba.load(root / "examples/flights.toml").problem
     assert [round(m, 12) for row in instance("flights").problem.means for m in row] == [

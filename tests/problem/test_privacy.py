@@ -73,7 +73,7 @@ def test_answers_come_from_the_operating_system(monkeypatch):
 @pytest.mark.parametrize("scale", [Scale(privacy=1.0), Scale(-2, 10, "max", 2.0), Scale(0, 200, "min", 0.5)])
 def test_the_scale_maps_means_of_answers_back(scale):
     for x in np.linspace(scale.low, scale.high, 7).tolist():
-        y = scale.unit(x)
+        y = scale.inner(x)
         assert scale.user(y) == pytest.approx(x)
         assert y == pytest.approx(0.5 + slope(scale.privacy) * (scale.share(x) - 0.5))
     low, high = scale.user_interval(0.0, 1.0)

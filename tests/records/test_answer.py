@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import msgspec
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import bestarm as ba
 from bestarm.protocol.summaries import Summary
 from bestarm.records.answer import answer_card
 from bestarm.records.card import KEPT
-from bestarm.records.estimates import estimates
+from bestarm.records.estimates import ArmEstimate, estimates, shares, weighted
 from bestarm.records.figures import decimals, lead_said, next_steps, option_said, said, span
 
 EASY = ba.Problem.bernoulli([[0.9, 0.2], [0.6, 0.1]])
@@ -121,6 +123,77 @@ def test_numbers_are_rounded_to_their_interval_and_shares_are_in_per_cent():
     card = answer_card(ba.identify(EASY, seed=3))
     assert option_said(card.options[0], card.percent).count("%") == 2
     assert " points over g2/a1 (" in lead_said(card.lead, card.percent)
+
+
+@pytest.mark.parametrize(
+    ("method", "keys"),
+    [
+        ("bet", {}),
+        ("bet", {"epsilon": 0.05}),
+        ("fed-sel", {}),
+        ("fisher", {"epsilon": 0.05}),
+        ("bet", {"summaries": False}),
+    ],
+)
+def test_the_named_option_has_one_interval_in_the_record_and_on_the_card(method, keys):
+    record = ba.identify(EASY, method, seed=3, delta=0.1, **keys)
+    (best,) = [row for row in answer_card(record).options if row.best]
+    assert record.verdict.interval is not None
+    assert (best.mean, best.interval) == (record.verdict.mean, record.verdict.interval)
+
+
+def test_the_shares_of_a_named_and_of_an_unnamed_run_add_up_to_alpha():
+    """Whatever the outcome, an arm that is not the best one has at most α/(2(K − 1)), and a* at most α/2."""
+    level, named = shares(0.05, 5, fixed=True, stated=False)
+    assert 4 * level + named == pytest.approx(0.05)
+    assert level <= named
+    assert shares(0.05, 5, fixed=False, stated=True)[0] * 5 == pytest.approx(0.025)
+    assert shares(0.05, 1, fixed=True, stated=False) == (0.05, 0.05)
+
+
+def test_the_average_over_honest_sites_lies_between_those_without_any_f_sites():
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        values, weights = rng.random(6), rng.random(6) + 0.1
+        cells = [ArmEstimate(j, 0, v, (v, v), 10) for j, v in enumerate(values)]
+        _, (low, high) = weighted(list(zip(weights, cells, strict=True)), liars=2)
+        kept = [[j for j in range(6) if j not in out] for k in range(3) for out in combinations(range(6), k)]
+        found = [np.average(values[some], weights=weights[some]) for some in kept]
+        assert (low, high) == pytest.approx((min(found), max(found)))
+
+
+def test_the_winner_s_curse_has_a_figure_or_a_reason():
+    said_by = answer_card(ba.identify(EASY, seed=3)).curse
+    assert "% of half the width of its interval, here" in said_by
+    assert "benchmarks coverage" in said_by
+    assert "no option was named" in answer_card(ba.identify(EASY, seed=3, budget=80)).curse
+    rival = ba.Problem.from_rewards({s: {"A": 0.9, "B": 0.1} for s in ("x", "y")})
+    assert "not measured" in answer_card(ba.identify(rival, "fed-elim", seed=3, question="overall")).curse
+    broken = ba.identify(LIARS, "fisher", seed=1, adversaries=[ba.Adversary("g1", "bury", 1)], summaries=True)
+    assert answer_card(broken).curse == ""
+
+
+def test_means_are_shown_in_the_user_s_unit():
+    problem = ba.Problem.from_rewards(
+        {"eu": {"a": {"kind": "beta", "a": 2, "b": 6}}, "us": {"c": {"kind": "beta", "a": 6, "b": 2}}},
+        bounds=(0, 200), goal="min", unit="ms",
+    )  # fmt: skip
+    record = ba.identify(problem, seed=1)
+    card = answer_card(record)
+    assert record.problem["scale"]["unit"] == "ms"
+    assert card.unit == "ms"
+    assert not card.percent
+    assert option_said(card.options[0], card.percent, card.unit).endswith(" ms)")
+    assert " ms over us/c (" in lead_said(card.lead, card.percent, card.unit)
+    assert " ms)" in card.truth
+    assert ba.verify(record, replay=True).ok
+    assert "unit" not in ba.identify(EASY, seed=1).problem["scale"]
+
+
+@pytest.mark.parametrize("unit", ["x" * 21, "a\nb", 3])
+def test_a_unit_is_a_short_text(unit):
+    with pytest.raises(ba.InputError, match="unit = "):
+        ba.Problem.from_rewards({"g": {"a": 0.5}}, unit=unit)
 
 
 @pytest.mark.parametrize("method", ["bet", "fisher"])

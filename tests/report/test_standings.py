@@ -10,6 +10,7 @@ from test_report import Page
 
 import bestarm as ba
 from bestarm.deploy.federation import files
+from bestarm.records.figures import span
 from bestarm.report import facts as collect
 from bestarm.report import follow, page
 from bestarm.report.colours import COLOURS, colour, dash, roster
@@ -78,12 +79,13 @@ def test_the_winner_has_the_mean_and_the_interval_of_the_card_and_no_other_is_pr
     assert first.mean == told.mean
     assert (first.lower, first.upper) == interval
     sections = {key: body for key, _, body in page.sections(facts)}
-    shown = f"{number(interval[0])} to {number(interval[1])}"
+    shown = span(interval, facts.card.percent)
     assert shown in Page(sections["leaderboard"]).text
     line = next(line for line in facts.lines if line.name == first.name)
-    other = f"{number(line.lower[-1])} to {number(line.upper[-1])}"
-    if other != shown:
-        assert all(other not in body for body in sections.values())
+    ends = line.lower[-1], line.upper[-1]
+    if ends != interval:
+        for other in (span(ends, facts.card.percent), f"{number(ends[0])} to {number(ends[1])}"):
+            assert other == shown or all(other not in body for body in sections.values())
 
 
 def test_whoever_left_says_when_and_why():

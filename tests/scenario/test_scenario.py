@@ -97,6 +97,14 @@ def test_goal_min_and_bounds_are_reported_on_the_user_s_scale(tmp_path):
     assert ba.verify(record, replay=True)
 
 
+def test_a_unit_goes_from_the_file_into_the_record_and_changes_no_verdict(tmp_path):
+    plain, named = (
+        ba.identify(ba.load(write(tmp_path, unit + GROUPS)), seed=1) for unit in ("", 'unit = "€"')
+    )
+    assert named.problem["scale"] == {**plain.problem["scale"], "unit": "€"}
+    assert named.verdict == plain.verdict
+
+
 CSV = """\
 city,place,who,score,n,year
 A,x,u1,5,2,2023
@@ -178,6 +186,8 @@ BAD = {
     "unknown key": ("perod = 5" + GROUPS, r'"perod" = 5 is unknown.*"period"'),
     "unknown method": ('method = "fedsel"' + GROUPS, '"fed-sel"'),
     "unknown goal": ('goal = "best"' + GROUPS, "goal"),
+    "a number as unit": ("unit = 5" + GROUPS, "unit = 5"),
+    "a long unit": ('unit = "milliseconds of wall time"' + GROUPS, "at most 20"),
     "seed": ("seed = -3" + GROUPS, "seed = -3"),
     "unknown radius": ('radius = "papr"' + GROUPS, "radius = 'papr'"),
     "no groups": ("delta = 0.1", "no groups"),

@@ -27,12 +27,19 @@ def test_without_true_means_the_estimates_of_the_run_stand_in_for_them():
     assert found.enough or found.why_not
 
 
-def test_a_decided_run_learns_of_a_cheaper_method_and_of_the_winner_s_curse():
+def test_a_decided_run_learns_of_a_cheaper_method():
     found = outlook(ba.identify(PROBLEM, "fed-sel", seed=1, delta=0.1))
     assert found.cheaper in ("bet", "fisher")
     assert found.less > 0.5
-    record = ba.identify(PROBLEM, seed=1, delta=0.1)
-    assert abs(outlook(record).bias) < 0.1
+
+
+def test_an_undecided_question_is_forecast_from_the_estimates_of_its_cells():
+    rows = {"s1": {"A": 0.3, "B": 0.6}, "s2": {"A": 0.5, "B": 0.7}}
+    record = ba.identify(ba.Problem.from_rewards(rows), seed=1, question="overall", max_rounds=1)
+    found = outlook(record.public())
+    assert record.verdict.status == "undecided"
+    assert found.guessed
+    assert found.enough
 
 
 def test_a_cheaper_method_is_named_although_some_of_its_runs_are_long():

@@ -86,6 +86,9 @@ def evidence(
             rich_help_panel=QUESTION,
         ),
     ] = None,
+    unit: Annotated[
+        str, typer.Option(help="what rewards are measured in, such as ms", rich_help_panel=QUESTION)
+    ] = "",
     delta: Annotated[
         float, typer.Option(help="probability of a wrong verdict", rich_help_panel=QUESTION)
     ] = 0.05,
@@ -160,6 +163,7 @@ def evidence(
             question=question,
             goal=goal,
             bounds=bounds,
+            unit=unit,
             delta=delta,
             weights=_weights(weights),
             control=control,

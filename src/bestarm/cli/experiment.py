@@ -59,6 +59,7 @@ def new(
     low: Annotated[float, typer.Option(help="the smallest possible reward")] = 0.0,
     high: Annotated[float, typer.Option(help="the largest possible reward")] = 1.0,
     goal: Annotated[str, typer.Option(help="max or min: which rewards are better")] = "max",
+    unit: Annotated[str, typer.Option(help="what rewards are measured in, such as ms")] = "",
     binary: Annotated[bool, typer.Option("--binary", help="every reward is 0 or 1")] = False,
     margin: Annotated[float | None, typer.Option(help="lead over the control that does not matter")] = None,
     prefer: Annotated[str | None, typer.Option(help="what to save: balanced, pulls or rounds")] = None,
@@ -74,7 +75,7 @@ def new(
     if weight:
         keys["weights"] = dict(_weight(text) for text in weight)
     settings = make_settings(
-        option, site, question, delta=delta, bounds=(low, high), goal=goal, binary=binary,
+        option, site, question, delta=delta, bounds=(low, high), goal=goal, unit=unit, binary=binary,
         deadline=duration(deadline), missing=missing, after=after, seed=seed, keys=keys,
     )  # fmt: skip
     token = place.create(folder, settings)

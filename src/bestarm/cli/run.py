@@ -225,6 +225,7 @@ def new(
         typer.Option(metavar="COLUMN", help='counts one rating, such as "5 stars"; once for each column'),
     ] = None,
     goal: Annotated[str, typer.Option(metavar="max|min", help="is more better, or less?")] = "",
+    unit: Annotated[str, typer.Option(help="what rewards are measured in, such as ms")] = "",
     as_json: Json = False,
 ) -> int:
     """Write a commented scenario to start from, or one for your table. Never overwrites a file."""
@@ -238,14 +239,14 @@ def new(
         "successes": successes_column, "trials": trials_column,
     }  # fmt: skip
     if source is None:
-        if any(given.values()) or ratings_column or goal:
-            raise InputError("columns and goal describe a table", fix="Name it: bestarm new FILE")
+        if any(given.values()) or ratings_column or goal or unit:
+            raise InputError("columns, goal and unit describe a table", fix="Name it: bestarm new FILE")
         return _write_scenario(path, TEMPLATE.format(file=path), as_json, {})
     proposal = propose_for(source, given, ratings_column or ())
     if not as_json:
         proposal = choose(proposal)
     found = keys_of(proposal.readings[0])
-    text = scenario_for(proposal, source, path, goal)
+    text = scenario_for(proposal, source, path, goal, unit)
     facts = {"columns": found, "readings": [keys_of(reading) for reading in proposal.readings]}
     return _write_scenario(path, text, as_json, facts)
 

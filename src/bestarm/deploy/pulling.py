@@ -10,7 +10,9 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -102,8 +104,10 @@ class Puller:
             times, began = min(some, pull.times), time.monotonic()
             self._plan(pull)
             self.site.ask(pull, times)
-            helpers = [self._replanning()] if self.source.whole else []
-            await together(self._batch(pull, times), beside=helpers)
+            if self.source.whole:
+                await together(self._batch(pull, times), beside=[self._replanning()])
+            else:  # without a task, which lets other work go first
+                await self._batch(pull, times)
             self.after()
             await asyncio.sleep(0)  # recorded rewards never wait, and messages must still get through
             took = max(time.monotonic() - began, 1e-6)
@@ -118,10 +122,15 @@ class Puller:
             if self.site.pull is not None:
                 self._plan(self.site.pull)
 
+    @cached_property
+    def _foresees(self) -> bool:
+        """Whether the machine knows its next pulls; asking it each time is slow."""
+        return isinstance(self.site.machine, ForesightedClient)
+
     def _plan(self, pull: Pull) -> None:
         """Tell the source what will be pulled, as far as that is known."""
         machine, names = self.site.machine, self.site.group.arms
-        ahead = machine.upcoming if isinstance(machine, ForesightedClient) else ()
+        ahead = cast(ForesightedClient, machine).upcoming if self._foresees else ()
         used = {name: self.site.made[name] - len(self.site.kept[a]) for a, name in enumerate(names)}
         self.source.plan(used, (pull, *ahead))
 
@@ -181,7 +190,7 @@ class Puller:
         """
         if self.scale.privacy is not None:
             return reward
-        unit = min(1.0, max(0.0, self.scale.unit(reward)))
+        unit = min(1.0, max(0.0, self.scale.inner(reward)))
         if unit in (0.0, 1.0):
             return float(unit)
         if self.coins:
@@ -192,7 +201,7 @@ class Puller:
 
 def demand_coin(source: Source, arm: str, reward: float, scale: Scale, group: Group) -> None:
     """Raise InputError if this group pays 0 or 1 only, and this reward is something in between."""
-    if group.binary and min(1.0, max(0.0, scale.unit(reward))) not in (0.0, 1.0):
+    if group.binary and min(1.0, max(0.0, scale.inner(reward))) not in (0.0, 1.0):
         raise InputError(
             f"gave a reward of {reward!r}",
             where=f'{source.name}, arm "{arm}"',

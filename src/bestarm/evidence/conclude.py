@@ -133,7 +133,7 @@ def _number(x: float) -> float | None:
 def scale_of(settings: Settings) -> Scale:
     """The scale of the rewards."""
     low, high = settings.bounds or (0.0, 1.0)
-    return Scale(low, high, settings.goal)
+    return Scale(low, high, settings.goal, unit=settings.unit)
 
 
 def _own(tests: Sequence[Test], option: int, control: int, options: int) -> list[Test]:

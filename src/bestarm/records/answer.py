@@ -14,9 +14,9 @@ from bestarm.errors import InputError
 from bestarm.problem.data import Data
 from bestarm.problem.truth import truth
 from bestarm.protocol.options import on_unit_scale
-from bestarm.records.card import KEPT, AnswerCard, CardCosts, Tone
+from bestarm.records.card import KEPT, AnswerCard, CardCosts, OptionFacts, Tone
 from bestarm.records.describe import aim, best_is_in, mean_of, still_in, why_undecided
-from bestarm.records.figures import said
+from bestarm.records.figures import gap_said, said
 from bestarm.records.questions import Situation
 from bestarm.records.questions import headline as answers_in_words
 from bestarm.records.questions import promise as promises_in_words
@@ -90,18 +90,21 @@ class _Reading(Ranking):
         right, told = self._truth()
         lead = self.lead(options)
         lifts = tuple(self.lifts(options))
-        has_intervals = any(row.interval for row in options) or any(lift.interval for lift in lifts)
+        sites, site_leads = tuple(self.by_site()), tuple(self.site_leads(arms))
+        shown = (*options, *sites, *lifts, *site_leads, *([lead] if lead else []))
+        has_intervals = any(row.interval for row in shown)
         return AnswerCard(
             tone=self._tone(right),
             headline=self._headline(),
             best=verdict.arm if verdict.status == "identified" else None,
             answers=tuple(self._answers()),
             options=options,
-            sites=tuple(self.by_site()),
+            sites=sites,
+            site_leads=site_leads,
             lead=lead,
             lifts=lifts,
             risk=self._risk(alpha if has_intervals else None),
-            assumptions=tuple(self._assumptions(bool(options))),
+            assumptions=tuple(self._assumptions()),
             alpha=alpha if has_intervals else None,
             alarms=tuple(self._alarms()),
             right=right,
@@ -114,6 +117,8 @@ class _Reading(Ranking):
             method=record.method,
             delta=record.delta,
             seed=record.seed,
+            curse=self._curse((*options, *sites), bool(site_leads)),
+            unit=self.scale.unit,
             name=record.name,
             date=record.date,
         )
@@ -144,8 +149,6 @@ class _Reading(Ranking):
     def _situation(self) -> Situation:
         """What words about the answers depend on, without numbers, which the card shows itself."""
         found = Situation.of(self.record)
-        if found.question.kind == "each":
-            return found
         answers = [msgspec.structs.replace(a, value=None, interval=None) for a in found.verdict.answers]
         verdict = msgspec.structs.replace(found.verdict, answers=tuple(answers))
         return msgspec.structs.replace(found, verdict=verdict, alpha=0.0)
@@ -162,6 +165,11 @@ class _Reading(Ranking):
             text = " ".join(promises_in_words(self._situation()))
             if alpha is None:
                 return text
+            if self._one_by_one():
+                return (
+                    f"{text} An interval of an answer that is right, or that is open, misses with "
+                    f"probability at most {alpha:g}, all of them together."
+                )
             most = min(1.0, self.record.delta + alpha)
             return f"{text} That an answer is wrong or any interval here misses: at most {most:g}."
         delta, data = self.record.delta, Data.from_dict(self.record.problem)
@@ -178,23 +186,46 @@ class _Reading(Ranking):
             return text
         return f"{text} That it is wrong or any interval here misses: at most {min(1.0, delta + alpha):g}."
 
-    def _assumptions(self, numbers: bool) -> Iterator[str]:
+    def _one_by_one(self) -> bool:
+        """Whether δ is promised about each of several answers, and not about all together."""
+        question = self.layout.question
+        return question.by_site and not question.simultaneous and len(self.verdict.answers) > 1
+
+    def _assumptions(self) -> Iterator[str]:
         if self.broken:
             return
         yield "The means do not change during the run, and each reward is drawn independently."
         f = self.options.byzantine
-        if f:
-            who = "sites" if self.asked else "clients of each group"
+        if f and self.asked:
+            yield (
+                f"At most {f} of the sites lie, and which ones is fixed before the run. Values, leads and "
+                "intervals are about the average over the other sites, which may differ."
+            )
+        elif f:
+            who = "clients of each group"
             yield f"At most {f} of the {who} lie, and the others do not differ in their means."
         else:
             yield "No client lies."
         if premise := self.method.premise(self.options):
             yield premise
-        if numbers:
-            yield (
-                "A winner's mean tends to be too high, because the highest mean was chosen (winner's curse). "
-                "Its interval holds nevertheless."
-            )
+
+    def _curse(self, rows: Sequence[OptionFacts], leads: bool) -> str:
+        """How much too good the mean of the named option tends to be, as far as that was measured."""
+        if self.broken or not (leads or any(row.mean is not None for row in rows)):
+            return ""
+        named, share = [row for row in rows if row.best], self.method.curse
+        text = "Winner's curse: the mean of the best-looking option tends to be too good"
+        if not named:
+            return f"{text}. There is no figure, because no option was named."
+        if share is None or any(row.interval is None for row in named):
+            return f"{text}. By how much was not measured for {self.method.title}."
+        sizes = [share * (row.interval[1] - row.interval[0]) / 2 for row in named if row.interval]
+        here = f", here {gap_said(sizes[0], self._percent(), self.scale.unit)}" if len(sizes) == 1 else ""
+        return (
+            f"{text}: in measured runs of {self.method.title} on average by at most {100 * share:.2g} % of "
+            f"half the width of its interval{here} (python -m benchmarks coverage). The interval holds "
+            "nevertheless."
+        )
 
     def _alarms(self) -> Iterator[str]:
         """What a reader must know before the answer."""
@@ -234,7 +265,7 @@ class _Reading(Ranking):
         best = max(mean for row in means for mean in row if mean is not None)
         j, a = next((j, a) for j, row in enumerate(means) for a, mean in enumerate(row) if mean == best)
         percent = self._percent()
-        name, mean = self.layout.arm(j, a), said(self.scale.user(best), None, percent)
+        name, mean = self.layout.arm(j, a), said(self.scale.user(best), None, percent, self.scale.unit)
         if self.verdict.arm is None:
             inside = "is" if name in still_in(self.record) else "is not"
             return None, f"Simulation: the best option is {name} (true mean {mean}); it {inside} still in."
@@ -244,7 +275,10 @@ class _Reading(Ranking):
         right = own is not None and own >= best - epsilon
         if right:
             true = self.scale.user(own if own is not None else best)
-            return True, f"Simulation: the answer is right (true mean {said(true, None, percent)})."
+            return (
+                True,
+                f"Simulation: the answer is right (true mean {said(true, None, percent, self.scale.unit)}).",
+            )
         return False, f"Simulation: the answer is wrong. The best option is {name} (true mean {mean})."
 
 

@@ -43,20 +43,26 @@ def on_user_scale(verdict: Verdict, scale: Scale) -> Verdict:
 
 
 def _answer_on_user_scale(answer: Answer, scale: Scale) -> Answer:
-    """A best option has a value, an option that is compared with a control a lead."""
+    """A best option has a value and a lead, an option that is compared with a control a lead as its value."""
     if answer.value is None or answer.interval is None:
         return answer
-    if answer.answer == "best":
-        value, interval = scale.user(answer.value), scale.user_interval(*answer.interval)
-    else:
-        sign, most = -scale.width if scale.goal == "min" else scale.width, scale.high - scale.low
+    most = scale.high - scale.low
 
-        def lead(x: float) -> float:
-            return min(max(sign * x, -most), most)
+    def ahead(x: float, sign: float = 1.0) -> float:
+        return min(max(sign * scale.width * x, -most), most)
 
-        ends = sorted(lead(end) for end in answer.interval)
-        value, interval = lead(answer.value), (ends[0], ends[1])
-    return msgspec.structs.replace(answer, value=value, interval=interval)
+    if answer.answer != "best":
+        sign = -1.0 if scale.goal == "min" else 1.0
+        low, high = sorted(ahead(end, sign) for end in answer.interval)
+        return msgspec.structs.replace(answer, value=ahead(answer.value, sign), interval=(low, high))
+    lead, ends = answer.lead, answer.lead_interval
+    return msgspec.structs.replace(
+        answer,
+        value=scale.user(answer.value),
+        interval=scale.user_interval(*answer.interval),
+        lead=None if lead is None else ahead(lead),
+        lead_interval=None if ends is None else (ahead(ends[0]), ahead(ends[1])),
+    )
 
 
 def count_pulls(method: Method, layout: Layout, options: Any, local: Mapping[str, Any]) -> Pulls:

@@ -85,6 +85,9 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
         All options, the best mean first; empty if nothing is known about them.
     sites : tuple of OptionFacts
         The best option of each site, where that was asked; a name is `site/option`.
+    site_leads : tuple of LeadFacts
+        The lead at each site over its runner-up, where that was asked: of the best option, or of the one that
+        leads if it is open.
     lead : LeadFacts or None
         The lead over the runner-up.
     lifts : tuple of LeadFacts
@@ -107,6 +110,11 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
         Whether means are shares, to be written in per cent.
     mean : str
         What the means are of, such as "mean of late".
+    curse : str
+        A sentence on the winner's curse: how much too good the mean of the named option tends to be, or why
+        there is no figure. Empty if the card has no means.
+    unit : str
+        What rewards are measured in, such as "ms".
     """
 
     tone: Tone
@@ -131,6 +139,9 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     delta: float
     seed: int | None
+    site_leads: tuple[LeadFacts, ...] = ()
+    curse: str = ""
+    unit: str = ""
     name: str = ""
     date: str = ""
 
@@ -154,8 +165,6 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
         Another method that needs fewer pulls; empty if none was found.
     less : float or None
         The share of the pulls that it would save.
-    bias : float or None
-        How much too high the mean of the winner is on average, at the end of such runs.
     why_not : str
         Why nothing was simulated.
     """
@@ -167,5 +176,4 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     epsilon: float | None = None
     cheaper: str = ""
     less: float | None = None
-    bias: float | None = None
     why_not: str = ""

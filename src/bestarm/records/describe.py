@@ -38,6 +38,23 @@ def mean_of(problem: Mapping[str, Any]) -> str:
     return f"mean of {data.reward}" if data else "mean reward"
 
 
+def label_of(problem: Mapping[str, Any]) -> str:
+    """``mean_of`` for an axis or a column, with the unit if there is one, such as "mean of late (ms)"."""
+    unit = unit_of(problem)
+    return f"{mean_of(problem)} ({unit})" if unit else mean_of(problem)
+
+
+def unit_of(problem: Mapping[str, Any]) -> str:
+    """What rewards are measured in; empty if nobody said."""
+    return str(problem["scale"].get("unit", ""))
+
+
+def are_shares(problem: Mapping[str, Any]) -> bool:
+    """Whether means are shares of successes, to be written in per cent: 0/1 rewards without a unit."""
+    scale, binary = problem["scale"], all(group["binary"] for group in problem["groups"])
+    return binary and (scale["low"], scale["high"]) == (0.0, 1.0) and not unit_of(problem)
+
+
 def _has_real_numbers(problem: Mapping[str, Any]) -> bool:
     """Whether there are rewards other than 0/1 that do not come from a distribution in the record."""
     groups = problem["groups"]

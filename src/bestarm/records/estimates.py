@@ -1,10 +1,12 @@
 """One mean and one interval for each option, from the clients' summaries, valid at the stopping time.
 
 All rewards of an arm count, and the intervals are those of ``stats.betting.intervals``, which hold at any
-stopping time. Together they miss with probability at most α (theory of Fed-Bet, section 6). If a run names
-the best arm a*, the named arm has α/2 and the others share α/2: as long as the answer is right, the named arm
-is the fixed arm a*, so P(the answer is wrong, or an interval misses) ≤ δ + α. Otherwise every arm has the
-same share of α.
+stopping time. ``shares`` are their levels: together the intervals miss with probability at most α (theory of
+Fed-Bet, section 6). If a run names the best arm a*, that arm has α/2 and each of the K − 1 others has
+α/(2(K − 1)): as long as the answer is right, the named arm is the fixed arm a*, so P(the answer is wrong, or
+an interval misses) ≤ δ + α. In a run that names none, every arm has α/(2(K − 1)), which is at most what it
+would have had, so the promise is one about all runs. Where the named arm is not fixed (ε > 0, a dropped site)
+or the method states the intervals of its answers, which take α/2, the K arms share α or the rest of it.
 
 Where f clients of a group may lie, each client's interval has its share of the arm's level, and the arm's
 interval reaches from the (f + 1)-th largest lower end to the (f + 1)-th smallest upper end: of f + 1 clients
@@ -21,6 +23,7 @@ import numpy as np
 from bestarm.problem.layout import Layout
 from bestarm.protocol.summaries import Summary
 from bestarm.stats import betting
+from bestarm.stats.betting import Floats
 
 _Sample = tuple[float, float, float, float]  # the level of an interval, and the rewards: count, sum, squares
 
@@ -67,12 +70,38 @@ def claims_about(layout: Layout, summaries: Mapping[str, Summary], group: int, a
     return found
 
 
+def shares(alpha: float, arms: int, *, fixed: bool, stated: bool) -> tuple[float, float]:
+    """The level of each arm's interval, and that of the named arm.
+
+    Parameters
+    ----------
+    alpha : float
+        The probability that any of the intervals misses.
+    arms : int
+        The number of arms.
+    fixed : bool
+        Whether the named arm is the best one, a fixed arm, as long as the answer is right.
+    stated : bool
+        Whether the method states intervals of its own for what it names, at α/2 in all.
+
+    Examples
+    --------
+    >>> shares(0.05, 6, fixed=True, stated=True), shares(0.04, 2, fixed=False, stated=False)
+    ((0.005, 0.025), (0.02, 0.02))
+    """
+    if fixed and arms > 1:
+        return alpha / (2 * (arms - 1)), alpha / 2
+    level = alpha / (2 * arms if stated else arms)
+    return level, level
+
+
 def estimates(
     layout: Layout,
     summaries: Mapping[str, Summary],
-    alpha: float,
+    level: float,
     *,
     winner: tuple[int, int] | None = None,
+    named: float | None = None,
     liars: int = 0,
     pooled: bool = False,
 ) -> list[ArmEstimate]:
@@ -84,10 +113,12 @@ def estimates(
         Groups, arms and clients.
     summaries : mapping of str to Summary
         What clients sent.
-    alpha : float
-        The probability that any of the intervals misses.
+    level : float
+        The probability that the interval of an arm misses, see ``shares``.
     winner : tuple of two int, optional
-        The arm that the run named as the best one, unless ε > 0 allowed others.
+        The arm that the run named as the best one.
+    named : float, optional
+        The level of its interval.
     liars : int
         How many clients of a group may lie.
     pooled : bool
@@ -101,10 +132,8 @@ def estimates(
     """
     places = [(j, a) for j, count in enumerate(layout.arm_counts) for a in range(count)]
     claims = [claims_about(layout, summaries, j, a) for j, a in places]
-    levels = [alpha / len(places)] * len(places)
-    if winner is not None:
-        rest = alpha / (2 * max(1, len(places) - 1))
-        levels = [alpha / 2 if place == winner else rest for place in places]
+    own_level = level if named is None else named
+    levels = [own_level if place == winner else level for place in places]
     clients = [len(layout.groups[j].clients) for j, _ in places]
     samples = [
         _samples(own, most, level, liars, pooled)
@@ -185,10 +214,43 @@ def _ends(samples: set[_Sample]) -> dict[_Sample, tuple[float, float]]:
     return found
 
 
-def weighted(rows: Sequence[tuple[float, ArmEstimate]]) -> tuple[float, tuple[float, float]] | None:
-    """The value of an option over several cells, and its interval; None if a cell is unknown."""
-    if any(cell.mean is None or cell.interval is None for _, cell in rows):
+def weighted(
+    rows: Sequence[tuple[float, ArmEstimate]], liars: int = 0
+) -> tuple[float, tuple[float, float]] | None:
+    """The value of an option over several cells, and its interval; None if a cell is unknown.
+
+    Where some of the sites may lie, it is about the honest ones: the interval holds those of the averages
+    without any `liars` sites or fewer, and the value is the average without the highest and the lowest.
+    """
+    if not liars:
+        if any(cell.mean is None or cell.interval is None for _, cell in rows):
+            return None
+        value = sum(w * (cell.mean or 0.0) for w, cell in rows)
+        ends = [sum(w * cell.interval[k] for w, cell in rows if cell.interval) for k in (0, 1)]
+        return value, (ends[0], ends[1])
+    kept = sorted((cell.mean, w) for w, cell in rows if cell.mean is not None)[liars:-liars]
+    if not kept:
         return None
-    value = sum(w * (cell.mean or 0.0) for w, cell in rows)
-    ends = [sum(w * cell.interval[k] for w, cell in rows if cell.interval) for k in (0, 1)]
-    return value, (ends[0], ends[1])
+    weights, ends = (
+        np.array([w for w, _ in rows]),
+        np.array([cell.interval or (0.0, 1.0) for _, cell in rows]),
+    )
+    low, high = _least_average(ends[:, 0], weights, liars), 1 - _least_average(1 - ends[:, 1], weights, liars)
+    return sum(w * mean for mean, w in kept) / sum(w for _, w in kept), (low, high)
+
+
+def _least_average(values: Floats, weights: Floats, f: int) -> float:
+    """The smallest weighted average without at most f of the values.
+
+    >>> round(_least_average(np.array([0.2, 0.4, 0.9]), np.array([1.0, 1.0, 1.0]), 1), 3)
+    0.3
+    """
+    least = float(np.average(values, weights=weights))
+    while True:  # to leave out what exceeds an average most lowers it, until the average is the least one
+        excess = weights * (values - least)
+        kept = np.argsort(-excess, kind="stable")[f:]
+        kept = np.union1d(kept, np.flatnonzero(excess <= 0))
+        smaller = float(np.average(values[kept], weights=weights[kept]))
+        if smaller >= least - 1e-15:
+            return least
+        least = smaller

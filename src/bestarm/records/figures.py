@@ -30,46 +30,67 @@ def _number(value: float, places: int | None) -> str:
     return text.removeprefix("-") if not text.strip("-0.,") else text
 
 
-def said(value: float, interval: Interval | None, percent: bool) -> str:
-    """A number, rounded to its interval.
+def _in_unit(text: str, percent: bool, unit: str) -> str:
+    if percent:
+        return f"{text} %"
+    return f"{text} {unit}" if unit else text
+
+
+def said(value: float, interval: Interval | None, percent: bool, unit: str = "") -> str:
+    """A number, rounded to its interval, in per cent or in a unit.
 
     >>> said(0.84617, (0.8123, 0.8777), True), said(0.84617, (0.8123, 0.8777), False), said(0.5, None, False)
     ('84.6 %', '0.846', '0.5')
+    >>> said(123.4, (98.0, 151.0), False, "ms")
+    '123 ms'
     """
     scale = 100.0 if percent else 1.0
-    text = _number(scale * value, decimals(interval, scale))
-    return f"{text} %" if percent else text
+    return _in_unit(_number(scale * value, decimals(interval, scale)), percent, unit)
 
 
-def span(interval: Interval, percent: bool) -> str:
+def rough(value: float | None, percent: bool) -> str:
+    """A mean whose interval is not shown, with three digits; a dash if there is none.
+
+    >>> rough(0.68461, True), rough(153.82, False), rough(None, True)
+    ('68.5 %', '154', '–')
+    """
+    if value is None:
+        return "–"
+    return f"{100 * value:.3g} %" if percent else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def span(interval: Interval, percent: bool, unit: str = "") -> str:
     """An interval in words.
 
-    >>> span((0.8123, 0.8777), True)
-    '81.2 to 87.8 %'
+    >>> span((0.8123, 0.8777), True), span((98.0, 151.0), False, "ms")
+    ('81.2 to 87.8 %', '98 to 151 ms')
     """
     scale = 100.0 if percent else 1.0
     low, high = (_number(scale * end, decimals(interval, scale)) for end in interval)
-    return f"{low} to {high}{' %' if percent else ''}"
+    return _in_unit(f"{low} to {high}", percent, unit)
 
 
-def option_said(row: OptionFacts, percent: bool) -> str:
+def option_said(row: OptionFacts, percent: bool, unit: str = "") -> str:
     """The mean of an option and its interval."""
     if row.mean is None:
         return "not known" if row.pulls else "no pulls"
-    between = f" ({span(row.interval, percent)})" if row.interval else ""
-    return f"{said(row.mean, row.interval, percent)}{between}"
+    between = f" ({span(row.interval, percent, unit)})" if row.interval else ""
+    return f"{said(row.mean, row.interval, percent, unit)}{between}"
 
 
-def lead_said(lead: LeadFacts, percent: bool) -> str:
+def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
     """A lead with its interval, in the unit of the rewards or in percentage points.
 
     >>> found = LeadFacts(option="B", over="A", kind="control", value=0.08, interval=(0.047, 0.112))
     >>> lead_said(found, True)
     '8.0 points over A (4.7 to 11.2)'
     """
-    scale, unit = (100.0, " points") if percent else (1.0, "")
+    scale, unit = (100.0, " points") if percent else (1.0, f" {unit}" if unit else "")
     places = decimals(lead.interval, scale)
-    text = f"{_number(scale * lead.value, places)}{unit} over {lead.over}"
+    size = _number(scale * lead.value, places)
+    if percent and size in ("1", "-1"):
+        unit = " point"
+    text = f"{size}{unit} over {lead.over}"
     if lead.interval:
         low, high = (_number(scale * end, places) for end in lead.interval)
         text += f" ({low} to {high})"
@@ -155,13 +176,12 @@ def two_digits(n: int) -> int:
     return -(-n // size) * size
 
 
-def curse_said(outlook: Outlook | None, percent: bool) -> str:
-    """The winner's curse with its measured size; empty if it was not measured."""
-    if outlook is None or outlook.bias is None:
-        return ""
-    size = f"{100 * outlook.bias:.2g} points" if percent else f"{outlook.bias:.2g}"
-    way = "too high" if outlook.bias >= 0 else "too low"
-    return (
-        f"Winner's curse: at the end of {counted(outlook.trials, 'simulated run')} like this one, the mean "
-        f"of the named option is on average {size.removeprefix('-')} {way}."
-    )
+def gap_said(gap: float, percent: bool, unit: str = "") -> str:
+    """The size of a difference of means, with two digits.
+
+    >>> gap_said(-0.0123, True), gap_said(0.5, False, "ms")
+    ('1.2 points', '0.5 ms')
+    """
+    if percent:
+        return f"{abs(100 * gap):.2g} points"
+    return f"{abs(gap):.2g} {unit}".rstrip()

@@ -16,6 +16,8 @@ from bestarm.problem.problem import Problem
 from bestarm.problem.question import KINDS, Cells, Question, lead_said, shared_options
 from bestarm.protocol.rounds import OTHER_SITES
 from bestarm.protocol.verdict import REASONS, Answer, Verdict
+from bestarm.records.describe import are_shares, unit_of
+from bestarm.records.figures import said, span
 from bestarm.records.record import Record
 
 
@@ -231,10 +233,11 @@ def _average_over(option: str | None, found: Situation) -> str:
 def _number(answer: Answer, found: Situation) -> str:
     if answer.value is None:
         return ""
-    ends = () if answer.interval is None else tuple(end + 0.0 for end in answer.interval)  # no -0
-    span = ", between {:.4g} and {:.4g}".format(*ends) if ends else ""
-    what = "its value is" if answer.answer == "best" else f"its difference to {found.question.control} is"
-    return f" ({what} about {answer.value:.4g}{span})"
+    best, problem = answer.answer == "best", found.problem
+    percent, unit = best and are_shares(problem), unit_of(problem)
+    between = f", {span(answer.interval, percent, unit)}" if answer.interval else ""
+    what = "its value is" if best else f"its difference to {found.question.control} is"
+    return f" ({what} about {said(answer.value, answer.interval, percent, unit)}{between})"
 
 
 def promise(found: Situation) -> Iterator[str]:
@@ -248,8 +251,10 @@ def promise(found: Situation) -> Iterator[str]:
         if question.by_site:
             yield from _each_promise(found, delta / 2 if question.also else delta)
         if any(answer.interval for answer in found.verdict.answers):
-            more = f"Each interval misses its value with probability at most {found.alpha:g} more"
-            yield f"{more}, if means do not change."
+            yield (
+                "An interval of an answer that is right misses with probability at most "
+                f"{found.alpha:g}, all of them together, if means do not change."
+            )
     if found.dropped:
         yield "All this holds if no site was dropped because of its results."
 
@@ -308,5 +313,6 @@ def _each_promise(found: Situation, delta: float) -> Iterator[str]:
     else:
         yield (
             f"The answer of each site is wrong with probability at most {delta:g}. "
-            f"That all {sites} are right is not promised at that level: simultaneous = true does that."
+            f"That all {sites} sites are right together is not promised at that level: simultaneous = true "
+            "does that."
         )

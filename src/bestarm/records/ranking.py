@@ -19,8 +19,8 @@ from bestarm.protocol.options import make
 from bestarm.protocol.registry import METHODS, method_for
 from bestarm.protocol.verdict import Answer
 from bestarm.records.card import ClaimFacts, Interval, LeadFacts, OptionFacts, TrimFacts
-from bestarm.records.describe import dropped_groups, nothing_promised
-from bestarm.records.estimates import ArmEstimate, estimates, weighted
+from bestarm.records.describe import are_shares, dropped_groups, nothing_promised
+from bestarm.records.estimates import ArmEstimate, estimates, shares, weighted
 from bestarm.records.record import Record
 
 ALPHA = 0.05  # that an interval misses, where the method has no option for it
@@ -42,21 +42,27 @@ class Ranking:
     def arms(self) -> tuple[list[ArmEstimate], float | None]:
         """The estimate of each arm of each group, and the probability that an interval misses."""
         alpha = float(self.record.options.get("alpha") or ALPHA)
+        stated = self.asked or bool(self.method.interval_promise(self.options))
         if not self.record.summaries:
-            return [], alpha if self.method.interval_promise(self.options) or self.asked else None
-        winner = None
-        settled = not self.options.epsilon and not dropped_groups(self.record.warnings)  # a* is fixed
-        if self.verdict.arm and not self.asked and settled:
-            winner = place_of(self.layout, self.verdict.arm)
+            return [], alpha if stated else None
+        # As long as the answer is right, the named arm is a*, which is fixed.
+        fixed = not (self.asked or self.options.epsilon or dropped_groups(self.record.warnings))
+        level, named = shares(alpha, sum(self.layout.arm_counts), fixed=fixed, stated=stated)
+        winner = place_of(self.layout, self.verdict.arm) if self.verdict.arm and not self.asked else None
         liars = 0 if self.asked else self.options.byzantine
         found = estimates(
-            self.layout, self.record.summaries, alpha, winner=winner, liars=liars, pooled=self.method.pools
+            self.layout,
+            self.record.summaries,
+            level,
+            winner=winner,
+            named=named,
+            liars=liars,
+            pooled=self.method.pools,
         )
         local = self.method.peers and self.options.byzantine  # f liars around each peer, not in each group
-        if self.broken or local or (self.asked and self.options.byzantine):
+        if self.broken or local:
             found = [msgspec.structs.replace(row, interval=None) for row in found]
-        stated = any(answer.interval for answer in self.verdict.answers)  # with a share of their own
-        return found, None if self.broken else 2 * alpha if stated else alpha
+        return found, None if self.broken else alpha
 
     def ranked(self, arms: list[ArmEstimate]) -> tuple[OptionFacts, ...]:
         """All options, the best mean first."""
@@ -64,7 +70,9 @@ class Ranking:
             return ()
         if not arms:
             return self._stated()
-        rows = list(self._by_option(arms) if self.asked else self._by_arm(arms))
+        return self._sorted(list(self._by_option(arms) if self.asked else self._by_arm(arms)))
+
+    def _sorted(self, rows: list[OptionFacts]) -> tuple[OptionFacts, ...]:
         sign = -1.0 if self.scale.goal == "max" else 1.0
         return tuple(
             sorted(rows, key=lambda row: (not row.best, np.inf if row.mean is None else sign * row.mean))
@@ -75,7 +83,7 @@ class Ranking:
         verdict = self.verdict
         if verdict.arm is None or verdict.mean is None:
             return ()
-        ends = None if self.broken or not self.method.claims_intervals(self.options) else verdict.interval
+        ends = None if self.broken else verdict.interval
         return (OptionFacts(name=verdict.arm, mean=verdict.mean, interval=ends, pulls=None, best=True),)
 
     def by_site(self) -> Iterator[OptionFacts]:
@@ -86,13 +94,27 @@ class Ranking:
                 name = f"{answer.site}/{answer.option}"
                 yield OptionFacts(name=name, mean=answer.value, interval=ends, pulls=None, best=True)
 
+    def site_leads(self, arms: list[ArmEstimate]) -> Iterator[LeadFacts]:
+        """The lead at each site: of its best option as the method states it, or of the one that leads."""
+        groups = {group.name: j for j, group in enumerate(self.layout.groups)}
+        for answer in self.verdict.answers:
+            if answer.site is None:
+                continue
+            if answer.answer == "best":
+                found = self._stated_lead(answer)
+            else:
+                rows = list(self._by_arm([row for row in arms if row.group == groups[answer.site]]))
+                found = self._lead_of(self._sorted(rows))
+            if found is not None:
+                yield msgspec.structs.replace(found, over=found.over.removeprefix(f"{answer.site}/"))
+
     def _by_arm(self, arms: list[ArmEstimate]) -> Iterator[OptionFacts]:
-        stated = {row.name: row for row in self._stated()}
+        stated = {row.name: row for row in self._stated() if row.interval}
         for row in arms:
             name = self.layout.arm(row.group, row.arm)
             ends = row.interval and self.scale.user_interval(*row.interval)
             mean = None if row.mean is None else self.scale.user(row.mean)
-            if ends is None and name in stated:  # summaries do not suffice, the method's own bounds do
+            if name in stated:  # an option has one interval
                 mean, ends = stated[name].mean, stated[name].interval
             yield OptionFacts(
                 name=name, mean=mean, interval=ends, pulls=row.pulls, best=name == self.verdict.arm
@@ -108,22 +130,44 @@ class Ranking:
             rows = [(float(sites[r.group]), r) for r in arms if cells.place[first[r.group]][r.arm] == k]
             total = sum(w for w, _ in rows) or 1.0
             pulls = sum(r.pulls for _, r in rows)
-            found = weighted([(w / total, r) for w, r in rows]) if rows else None
+            found = weighted([(w / total, r) for w, r in rows], self.options.byzantine) if rows else None
             answer = known.get(option)
             if answer is not None and answer.answer == "best" and answer.value is not None:
-                yield OptionFacts(
-                    name=option, mean=answer.value, interval=answer.interval, pulls=pulls, best=True
-                )
+                ends = None if self.broken else answer.interval
+                yield OptionFacts(name=option, mean=answer.value, interval=ends, pulls=pulls, best=True)
                 continue
             best = answer is not None and answer.answer == "best"
             mean = None if found is None else self.scale.user(found[0])
-            ends = None if found is None else self.scale.user_interval(*found[1])
+            ends = None if found is None or self.broken else self.scale.user_interval(*found[1])
             yield OptionFacts(name=option, mean=mean, interval=ends, pulls=pulls, best=best)
 
     def lead(self, options: tuple[OptionFacts, ...]) -> LeadFacts | None:
         """The lead of the first option over the next one; over all others at once, as its interval says."""
+        if self.layout.question.control:
+            return None
+        for answer in self.verdict.answers:
+            if answer.site is None and answer.answer == "best":
+                return self._stated_lead(answer, next((o for o in options if o.name == answer.over), None))
+        return self._lead_of(options)
+
+    def _stated_lead(self, answer: Answer, rival: OptionFacts | None = None) -> LeadFacts | None:
+        """The lead of an answer, as the method states it."""
+        if answer.lead is None or answer.over is None:
+            return None
+        ends = None if self.broken else answer.lead_interval
+        return LeadFacts(
+            option=str(answer.option) if answer.site is None else f"{answer.site}/{answer.option}",
+            over=answer.over,
+            kind="runner-up",
+            value=answer.lead,
+            interval=ends,
+            relative=None if rival is None else _relative(ends, answer.lead, rival),
+        )
+
+    def _lead_of(self, options: tuple[OptionFacts, ...]) -> LeadFacts | None:
+        """The lead that follows from the intervals of the options."""
         others = [row for row in options[1:] if row.mean is not None]
-        if not options or options[0].mean is None or not others or self.layout.question.control:
+        if not options or options[0].mean is None or not others:
             return None
         first, rival, sign = options[0], others[0], -1.0 if self.scale.goal == "min" else 1.0
         assert first.mean is not None
@@ -133,8 +177,8 @@ class Ranking:
             low, high = _signed(first.interval, sign)
             rest = [_signed(row.interval, sign) for row in others if row.interval]
             ends = (low - max(r[1] for r in rest), high - max(r[0] for r in rest))
-            if self.named and not self.broken:  # the answer is right, or this misses: δ counts for that
-                ends = (max(ends[0], -self.options.epsilon), ends[1])
+            if first.best and not self.broken:  # the answer is right, or this misses: δ counts for that
+                ends = (max(ends[0], 0.0 - self.options.epsilon), ends[1])
         value = sign * (first.mean - rival.mean)
         value = value if ends is None else max(value, ends[0])
         return LeadFacts(
@@ -143,7 +187,7 @@ class Ranking:
             kind="runner-up",
             value=value,
             interval=ends,
-            relative=_relative(ends, value, rival) if self.named else None,
+            relative=_relative(ends, value, rival) if first.best else None,
         )
 
     def lifts(self, options: tuple[OptionFacts, ...]) -> Iterator[LeadFacts]:
@@ -193,8 +237,7 @@ class Ranking:
 
     def _percent(self) -> bool:
         """Whether means are shares of successes."""
-        binary = all(group.binary for group in self.layout.groups)
-        return binary and (self.scale.low, self.scale.high) == (0.0, 1.0)
+        return are_shares(self.record.problem)
 
 
 def _signed(ends: Interval, sign: float) -> Interval:

@@ -275,10 +275,20 @@ def digest(plain: Mapping[str, Any]) -> str:
 
 
 def _without_answers(verdict: Any) -> Any:
-    """A verdict without the field that only questions about several sites fill; it may be forged."""
+    """A verdict without the fields that only questions about several sites fill; it may be forged."""
     if not isinstance(verdict, Mapping):
         return verdict
-    return {key: value for key, value in verdict.items() if value or key != "answers"}
+    rest = {key: value for key, value in verdict.items() if value or key != "answers"}
+    if isinstance(answers := rest.get("answers"), list):
+        rest["answers"] = [_without_lead(answer) for answer in answers]
+    return rest
+
+
+def _without_lead(answer: Any) -> Any:
+    """An answer without the fields of its lead, if it has none."""
+    if not isinstance(answer, Mapping):
+        return answer
+    return {k: v for k, v in answer.items() if v is not None or k not in ("over", "lead", "lead_interval")}
 
 
 def _read(path: Path) -> Any:

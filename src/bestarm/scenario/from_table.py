@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bestarm.errors import InputError
+from bestarm.problem.scale import Scale
 from bestarm.problem.tables.batches import Table
 from bestarm.problem.tables.fold import Fold, Request
 from bestarm.problem.tables.profile import Profile, profiles
@@ -31,6 +32,7 @@ HEAD = """\
 {ways}
 delta = 0.05            # the answer may be wrong with at most this probability
 goal = "{goal}"            # {check}"max": the highest mean is best; "min": the lowest
+{unit}            # what rewards are measured in, for reports
 
 [data]
 {key} = {path}
@@ -86,7 +88,7 @@ def as_toml(keys: Keys) -> str:
     return ", ".join(f"{key} = {_value(name)}" for key, name in keys.items())
 
 
-def scenario_for(proposal: Proposal, path: Path, target: Path, goal: str = "") -> str:
+def scenario_for(proposal: Proposal, path: Path, target: Path, goal: str = "", unit: str = "") -> str:
     """The text of a scenario for a table, to be written to `target`.
 
     Where readings differ, a key says ``CHECK`` and lists the columns; such a scenario is refused until the
@@ -94,6 +96,7 @@ def scenario_for(proposal: Proposal, path: Path, target: Path, goal: str = "") -
     """
     if goal not in ("", "max", "min"):
         raise InputError(f"goal = {shorten(goal)}", expected="max or min")
+    Scale(unit=unit)  # raises if it is invalid
     table, best = proposal.table, keys_of(proposal.readings[0])
     fold = _read(table, best)
     try:
@@ -106,7 +109,7 @@ def scenario_for(proposal: Proposal, path: Path, target: Path, goal: str = "") -
         sample="\n".join(f"#   {line}" for line in sample_lines(proposal)),
         ways="".join(f"# {line}\n" for line in ways(proposal.readings)), goal=goal or "max",
         check="" if goal else "CHECK: ", key="csv" if path.suffix.lower() == ".csv" else "table",
-        path=_quoted(Path(relative).as_posix()),
+        path=_quoted(Path(relative).as_posix()), unit=f"unit = {_quoted(unit)}" if unit else '# unit = "ms"',
     )  # fmt: skip
     choices = [keys_of(reading) for reading in proposal.readings]
     for key, (_, meaning) in KEYS.items():

@@ -35,7 +35,7 @@ from bestarm.util.text import nearest, shorten
 
 # Problems that a name and its parameters describe.
 FAMILIES: dict[str, Callable[..., Problem]] = {"paper": Problem.paper_instance}
-RUN_KEYS = ("method", "goal", "seed", "family", "sigma", "privacy")
+RUN_KEYS = ("method", "goal", "unit", "seed", "family", "sigma", "privacy")
 TABLES = ("group", "data", "adversary", "network", "problem")
 NETWORK_KEYS = ("delay", "loss", "start", "crashes", "placement", "attack")
 
@@ -229,8 +229,15 @@ def _adversaries(tables: Any, problem: Problem) -> Iterator[Adversary]:
 
 
 def _problem(keys: Mapping[str, Any], folder: Path) -> Problem:
+    unit = keys.get("unit", "")
+    Scale(goal=keys.get("goal", "max"), unit=unit)  # raises if one of them is invalid
+    found = _described(keys, folder)
+    return replace(found, scale=replace(found.scale, unit=unit)) if unit else found
+
+
+def _described(keys: Mapping[str, Any], folder: Path) -> Problem:
+    """The problem of a scenario, without its unit."""
     goal = keys.get("goal", "max")
-    Scale(goal=goal)  # raises if the goal is unknown
     if "problem" in keys:
         return _named(keys, goal)
     if "family" in keys:

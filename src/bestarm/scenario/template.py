@@ -8,6 +8,7 @@ TEMPLATE = """\
 
 delta = 0.05            # the answer may be wrong with at most this probability
 goal = "max"            # "max": the highest mean is best; "min": the lowest
+# unit = "ms"           # what rewards are measured in, for reports
 method = "bet"          # how the sites work together: "fisher" if some may lie; "fed-sel" as in the paper
 prefer = "balanced"     # what to save: "pulls", "rounds" or "bits", or "balanced"
 # budget = 1000000      # the most pulls of one client; the verdict may then be "undecided"

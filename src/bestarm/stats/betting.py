@@ -223,11 +223,11 @@ def intervals(
     squares: ArrayLike,
     least: ArrayLike,
     most: ArrayLike,
-    alpha: float,
+    alpha: ArrayLike,
     *,
     rounded: ArrayLike = 0.0,
 ) -> tuple[Floats, Floats]:
-    """The ends of ``interval`` for arrays of samples; without rewards they are 0 and 1.
+    """The ends of ``interval`` for arrays of samples and levels; without rewards they are 0 and 1.
 
     >>> low, high = intervals([0, 100], [0, 50], [0, 50], [1, 0], [0, 1], 0.05)
     >>> low.round(3).tolist(), high.round(3).tolist()
@@ -248,11 +248,11 @@ def intervals(
     return lower, upper
 
 
-def _lower_end(count: Floats, total: Floats, squares: Floats, least: Floats, alpha: float) -> Floats:
+def _lower_end(count: Floats, total: Floats, squares: Floats, least: Floats, alpha: ArrayLike) -> Floats:
     """The smallest mean against which the gambler has not won yet."""
     shares = CAP * np.exp2(-0.5 * np.arange(INTERVAL_STAKES))
     n, s, q, smallest = (x[..., None] for x in (count, total, squares, least))
-    target = math.log(2 / alpha)
+    target = np.log(2 / np.asarray(alpha))
     low, high = np.zeros(count.shape), np.ones(count.shape)
     for _ in range(BISECTIONS):
         mean = (low + high) / 2

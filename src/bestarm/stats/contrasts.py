@@ -10,7 +10,7 @@ only the sums of each cell are needed. Arrays end with the axis of sites, and gr
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -280,12 +280,40 @@ class Played:
         return self.on.count.shape[:-1]
 
     def log_wealths(self, weights: Sides, margin: ArrayLike) -> Floats:
+        return np.asarray(self.site_logs(weights, margin).sum(axis=-2))
+
+    def site_logs(self, weights: Sides, margin: ArrayLike) -> Floats:
+        """The part of each site in ``log_wealths``; the last axes are site and stake."""
         share = Sides(share_of(weights.up, self.pulls.up), share_of(weights.down, self.pulls.down))
         most = np.maximum(share.up.max(axis=-1), share.down.max(axis=-1))
         largest = betting.CAP / (2.0 * most)  # no centre is outside [−1, 2]
         grid = largest[..., None] * np.exp2(-0.5 * np.arange(STAKES))
         centres = centres_of(self.means, self.pulls, weights, margin)
-        return log_wealths(ContrastBets(centres, share, grid, grid), self.on, self.against)
+        return site_logs(ContrastBets(centres, share, grid, grid), self.on, self.against)
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """Several blocks as one, whose first axis is the block. Where `took` is false, no bets are made."""
+
+    blocks: Played
+    took: NDArray[np.bool_]
+
+    @property
+    def trials(self) -> tuple[int, ...]:
+        return self.took.shape[1:]
+
+    def log_wealths(self, weights: Sides, margin: ArrayLike) -> Floats:
+        logs = self.blocks.log_wealths(weights, margin)
+        return np.asarray(np.where(self.took[..., None], logs, 0.0).sum(axis=0))
+
+    def site_logs(self, weights: Sides, margin: ArrayLike) -> Floats:
+        """The part of each site in ``log_wealths``; the last axes are site and stake."""
+        logs = self.blocks.site_logs(weights, margin)
+        return np.asarray(np.where(self.took[..., None, None], logs, 0.0).sum(axis=0))
+
+
+Won = Callable[[Floats], NDArray[np.bool_]]  # whether the bets against a lead of at most this have won
 
 
 def lower_bound(
@@ -311,12 +339,16 @@ def lower_bound(
     -------
     ndarray
     """
-    shape = blocks[0].trials
+    return largest_won(lambda lead: has_won(blocks, weights, alpha, lead), blocks[0].trials, span)
+
+
+def largest_won(won: Won, shape: tuple[int, ...], span: tuple[float, float]) -> Floats:
+    """The largest lead against which bets have won, by bisection; the low end of the span if none is."""
     low, high = np.full(shape, span[0]), np.full(shape, span[1])
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        won = has_won(blocks, weights, alpha, middle)
-        low, high = np.where(won, middle, low), np.where(won, high, middle)
+        found = won(middle)
+        low, high = np.where(found, middle, low), np.where(found, high, middle)
     return low
 
 
@@ -326,3 +358,18 @@ def has_won(
     """Whether the bets against a lead of at most `lead` have won 1/alpha: it is below the lower bound."""
     logs = sum((block.log_wealths(weights, lead) for block in blocks), start=np.zeros(STAKES))
     return np.asarray(betting.log_mean_exp(logs, 1.0 / STAKES) >= math.log(1.0 / alpha))
+
+
+def has_won_without(
+    blocks: Sequence[Stacked], weights: Sides, alpha: float, lead: ArrayLike, home: NDArray[np.int64], f: int
+) -> NDArray[np.bool_]:
+    """Whether the bets against a lead of at most `lead` have won 1/alpha whatever any f sites report.
+
+    For each stake the f sites with the largest logarithms are left out. `home` is the site of each cell. The
+    centres of all sites must dispute the same lead (docs/questions-proofs.md, "Sites that lie"): both options
+    have the same weight at every site, or there is only one and its estimates in `blocks` are alike.
+    """
+    logs: Floats = sum((block.site_logs(weights, lead) for block in blocks), start=np.zeros(STAKES))
+    by_site = np.stack([logs[..., home == site, :].sum(axis=-2) for site in np.unique(home)], axis=-2)
+    kept = np.sort(by_site, axis=-2)[..., : by_site.shape[-2] - f, :]
+    return np.asarray(betting.log_mean_exp(kept.sum(axis=-2), 1.0 / STAKES) >= math.log(1.0 / alpha))

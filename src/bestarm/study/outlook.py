@@ -19,15 +19,12 @@ from bestarm.records.estimates import claims_about
 from bestarm.records.ranking import simulated
 from bestarm.records.record import Record
 from bestarm.simulate.adversary import Adversary
-from bestarm.simulate.identify import identify
 from bestarm.simulate.setup import Scenario
 from bestarm.study.forecast import FIRST, INSTEAD, SURE, Bench, endless
 from bestarm.study.plan_setup import plannable, scenario_for
 
 TRIALS = 200  # simulated runs behind each number
 FEW = 50  # the same for other methods
-BIAS_TRIALS = 20  # runs through the machines for the winner's curse
-MOST_WORK = 300  # rounds times arms of a run that is repeated through the machines
 LARGEST, SMALLEST = 0.05, 0.001  # the ε that are tried, as shares of the range of the rewards
 WORTH = 0.1  # a method is cheaper if it saves at least this share of the pulls
 LIMITS = ("budget", "max_rounds", "summaries")
@@ -69,8 +66,6 @@ def outlook(record: Record, *, trials: int = TRIALS, seed: int = 0) -> Outlook:
 def _guess(record: Record) -> Problem:
     """The problem with the means that this run estimated, and 0/1 rewards."""
     layout, _ = Problem.layout_from_dict(record.problem)
-    if layout.question.kind != "anywhere":
-        raise InputError("the means of the sites are not known")
     rewards: dict[str, dict[str, float]] = {}
     for j, group in enumerate(layout.groups):
         for a, arm in enumerate(group.arms):
@@ -79,7 +74,9 @@ def _guess(record: Record) -> Problem:
                 raise InputError("the means of some options are not known")
             mean = sum(claim.total for claim in claims) / sum(claim.pulls for claim in claims)
             rewards.setdefault(group.name, {})[arm] = mean
-    return Problem.from_rewards(rewards, clients=max(len(group.clients) for group in layout.groups))
+    found = Problem.from_rewards(rewards, clients={g.name: len(g.clients) for g in layout.groups})
+    asked = layout.question
+    return found if asked.kind == "anywhere" else found.asking(**asked.keys([g.name for g in layout.groups]))
 
 
 def _outlook(record: Record, problem: Problem, guessed: bool, trials: int, seed: int) -> Outlook:
@@ -111,7 +108,6 @@ def _outlook(record: Record, problem: Problem, guessed: bool, trials: int, seed:
         epsilon=epsilon,
         cheaper=cheaper,
         less=less,
-        bias=_bias(record, problem, keys, seed) if decided and not guessed else None,
     )
 
 
@@ -164,22 +160,3 @@ def _cheaper(
             best, least = name, mean
     less = 1.0 - least / pulls
     return (best, less) if less >= WORTH else ("", None)
-
-
-def _bias(record: Record, problem: Problem, keys: Mapping[str, Any], seed: int) -> float | None:
-    """How much too high the mean of the named option is on average, on the user's scale."""
-    layout, scale = problem.layout, problem.scale
-    work = record.rounds * sum(layout.arm_counts)
-    if work > MOST_WORK or layout.question.kind != "anywhere" or len(layout.clients) > len(layout.groups):
-        return None
-    names = {layout.arm(j, a): (j, a) for j, n in enumerate(layout.arm_counts) for a in range(n)}
-    errors = []
-    for k in range(BIAS_TRIALS):
-        again = identify(problem, record.method, seed=seed + k, **keys)
-        if again.verdict.arm is None:
-            continue
-        j, a = names[again.verdict.arm]
-        claims = claims_about(layout, again.summaries or {}, j, a)
-        mean = sum(claim.total for claim in claims) / sum(claim.pulls for claim in claims)
-        errors.append(scale.user(mean) - scale.user(problem.means[j][a] or 0.0))
-    return float(np.mean(errors)) if errors else None

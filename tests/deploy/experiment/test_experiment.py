@@ -78,12 +78,13 @@ def test_every_question_gets_its_answer(question):
 
 
 def test_rewards_of_any_range_and_goal_are_taken():
-    experiment = ba.Experiment(["slow", "fast"], bounds=(0, 200), goal="min", seed=1)
+    experiment = ba.Experiment(["slow", "fast"], bounds=(0, 200), goal="min", unit="ms", seed=1)
     while experiment.verdict is None:
         own = experiment.ask()
         experiment.tell(own.token, {"slow": 120.0, "fast": 80.0}[own.option])
     assert experiment.verdict.arm == "fast"
     assert experiment.verdict.interval[0] <= 80.0 <= experiment.verdict.interval[1]
+    assert experiment.record().problem["scale"]["unit"] == "ms"
     with pytest.raises(ba.InputError, match="from 0 to 200"):
         experiment.tell(experiment.ask().token, 201)
 

@@ -162,6 +162,19 @@ def test_a_restart_checks_only_the_signatures_after_the_last_mark(office, monkey
     assert len(checks) > 800, "everyone else checks the messages, the broadcasts and the marks"
 
 
+def test_a_batch_whose_signatures_are_checked_together_keeps_forgeries_out(office, monkeypatch):
+    monkeypatch.setattr(envelope, "MANY", 1)
+    monkeypatch.setattr(identity, "SHARE", 1)
+    forged, lie = office.message(2, key=Key.generate()), office.message(1, content=b"a lie")
+    batch = [office.message(0), office.message(1), forged, office.message(2), lie, b"noise"]
+    assert office.desk.take(batch) == [True, True, False, True, True, False]
+    assert office.desk.refused == {("west-1", "signature"): 1, ("?", "malformed"): 1}
+    assert [evidence.second.encode() for evidence in office.desk.slots.evidence.values()] == [lie]
+    before = office.state()
+    assert not office.restart().failures
+    assert office.state() == before
+
+
 def test_a_forged_mark_is_not_trusted(office, checks):
     office.send(50)
     office.desk.journal.append("mark", Key.generate().sign(b"all is well"))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import nats.errors
 import pytest
 
-from bestarm.deploy.federation.wire import Connection, Feed
+from bestarm.deploy.federation.wire import Connection, Feed, acknowledge, publish
 
 
 class Wire(Connection):
@@ -25,10 +25,10 @@ class Wire(Connection):
         assert subject.startswith("_INBOX.x")
         self.hear = cb
 
-    async def publish(self, subject, payload=b"", reply="", headers=None):
-        self.sent.append((subject, payload, reply))
+    def post(self, subject, data=b"", reply="", headers=None):
+        self.sent.append((subject, data, reply))
 
-    async def answer(self, place, data, headers=None):
+    async def reply(self, place, data, headers=None):
         await self.hear(SimpleNamespace(subject=self.sent[place][2], data=data, headers=headers))
 
 
@@ -39,11 +39,11 @@ def test_a_late_answer_is_not_taken_for_the_answer_to_a_later_message():
             await wire.ask("up", b"1", 0.01)
         asking = asyncio.create_task(wire.ask("up", b"1", 10.0))
         await asyncio.sleep(0)
-        await wire.answer(0, b"late")
+        await wire.reply(0, b"late")
         await asyncio.sleep(0.01)
         assert not asking.done()
-        await wire.answer(1, b"stored")
-        await wire.answer(1, b"repeated")
+        await wire.reply(1, b"stored")
+        await wire.reply(1, b"repeated")
         assert await asking == b"stored"
         assert not wire.waiting
 
@@ -55,7 +55,7 @@ def test_a_message_that_nobody_takes_is_an_error_and_a_cancelled_wait_ends():
         wire = Wire()
         asking = asyncio.create_task(wire.ask("up", b"1", 10.0))
         await asyncio.sleep(0)
-        await wire.answer(0, b"", {"Status": "503"})
+        await wire.reply(0, b"", {"Status": "503"})
         with pytest.raises(nats.errors.NoRespondersError):
             await asking
         asking = asyncio.create_task(wire.ask("up", b"1", 10.0))
@@ -83,3 +83,64 @@ def test_a_feed_returns_what_arrives_and_at_once_after_wake():
         assert len(wire.sent) == 1  # one request is open for all of them
 
     asyncio.run(main())
+
+
+class Line:
+    """The transport of a connection, with what was written to it."""
+
+    def __init__(self):
+        self.pieces = []
+
+    def writelines(self, commands):
+        self.pieces.append(b"".join(commands))
+
+
+def connected():
+    nc = Connection()
+    nc._status, nc._transport = Connection.CONNECTED, Line()
+    return nc, nc._transport.pieces
+
+
+def test_a_message_is_sent_at_once_and_in_one_piece_with_what_was_acknowledged_before():
+    async def main():
+        nc, pieces = connected()
+        nc.answers = "_INBOX.x"
+        acknowledge(nc, [SimpleNamespace(reply="ack.1"), SimpleNamespace(reply="ack.2")], later=True)
+        assert pieces == []
+        reply = nc.begin("up", b"data", {"Nats-Msg-Id": "7"})
+        head = b"NATS/1.0\r\nNats-Msg-Id: 7\r\n\r\n"
+        size = b"%d %d" % (len(head), len(head) + 4)
+        acks = b"PUB ack.1  0\r\n\r\nPUB ack.2  0\r\n\r\n"
+        assert pieces == [acks + b"HPUB up %s %s\r\n%sdata\r\n" % (reply.encode(), size, head)]
+
+    asyncio.run(main())
+
+
+def test_a_message_that_was_begun_is_sent_again_only_if_no_answer_comes():
+    async def main():
+        wire = Wire()
+        wire.answers, wire.hear = "_INBOX.x", wire._answered
+        begun = wire.begin("up", b"1")
+        storing = asyncio.create_task(publish(wire, "up", b"1", shortest=10.0, begun=begun))
+        await asyncio.sleep(0)
+        await wire.reply(0, b'{"seq": 1}')
+        await storing
+        assert len(wire.sent) == 1
+        begun = wire.begin("up", b"2")
+        storing = asyncio.create_task(publish(wire, "up", b"2", shortest=0.01, begun=begun))
+        while len(wire.sent) < 3:
+            await asyncio.sleep(0.01)
+        assert [data for _, data, _ in wire.sent] == [b"1", b"2", b"2"]
+        await wire.reply(2, b'{"seq": 2}')
+        await storing
+        assert not wire.waiting
+
+    asyncio.run(main())
+
+
+def test_nothing_is_sent_or_kept_without_a_connection():
+    nc = Connection()
+    with pytest.raises(nats.errors.ConnectionClosedError):
+        nc.post("up", b"1")
+    acknowledge(nc, [SimpleNamespace(reply="ack.1")])
+    assert not nc._pending

@@ -15,10 +15,21 @@ class Told(Bandit):
     """A bandit with one row whose rewards are told in advance: option k pays told[k][i] at its i-th pull."""
 
     def one(self, rng, arm):
-        (k,) = arm.tolist()
+        rewards = [self._next(k) for k in arm.reshape(-1).tolist()]
+        return np.array(rewards, dtype=float).reshape(arm.shape), np.zeros_like(arm)
+
+    def several(self, rng, arm, times):
+        paid = sum(self._next(int(arm[0])) for _ in range(int(times[0])))
+        return np.array([float(paid)]), times[:, None]
+
+    def batch(self, rng, times):
+        paid = [[sum(self._next(k) for _ in range(count)) for k, count in enumerate(times[0].tolist())]]
+        return np.array(paid, dtype=float), times.sum(axis=1, keepdims=True)
+
+    def _next(self, k):
         used = self.__dict__.setdefault("used", [0] * self.k)
         used[k] += 1
-        return np.array([self.__dict__["told"][k][used[k] - 1]], dtype=float), np.zeros(1, dtype=int)
+        return self.__dict__["told"][k][used[k] - 1]
 
 
 def told(means, seed, length=60_000):
@@ -78,6 +89,20 @@ def lucb(rewards, delta):
         t += 1
 
 
+def elimination(rewards, delta):
+    state, arms = State(rewards), len(rewards)
+    left, n = list(range(arms)), 1
+    while True:
+        wide = math.sqrt(math.log(math.pi**2 / 3 * arms * n**2 / delta) / (2 * n))
+        best = max(state.s[k] / n for k in left)
+        left = [k for k in left if state.s[k] / n > best - 2 * wide]
+        if len(left) == 1:
+            return left[0], sum(state.n)
+        for k in left:
+            state.pull(k)
+        n += 1
+
+
 def kl_lucb(rewards, delta):
     state, arms = State(rewards), len(rewards)
 
@@ -95,6 +120,23 @@ def kl_lucb(rewards, delta):
             return h, sum(state.n)
         state.pull(h)
         state.pull(rival)
+
+
+def lil_ucb(rewards, delta):
+    state, arms, c = State(rewards), len(rewards), 2.01 / 0.01 * (1 / math.log(1.01)) ** 1.01
+    inner = (math.sqrt(1 + delta) - 1) ** 2 / (4 * c)
+
+    def index(k):
+        n = state.n[k]
+        return state.means[k] + 2 * 1.1 * math.sqrt(
+            2 * 0.25 * 1.01 * math.log(math.log(1.01 * n) / inner) / n
+        )
+
+    while True:
+        k = max(range(arms), key=index)
+        state.pull(k)
+        if state.n[k] >= 1 + 9 * (sum(state.n) - state.n[k]):
+            return k, sum(state.n)
 
 
 def lil_ucb_heuristic(rewards, delta):
@@ -141,3 +183,29 @@ def track_and_stop(rewards, delta):
             clipped = [min(max(mean, 1e-9), 1 - 1e-9) for mean in means]
             shares = list(ba.limit(ba.Problem.bernoulli([clipped]), 0.1).shares.values())
             state.pull(max(range(arms), key=lambda k: t * shares[k] - state.n[k]))
+
+
+def tri_bbai(rewards, delta):
+    """The constants of the authors' experiments; the shares come from ``bestarm.limit``."""
+    state, arms, log = State(rewards), len(rewards), math.log(1 / delta)
+
+    def pull(times):
+        for k, count in enumerate(times):
+            for _ in range(count):
+                state.pull(k)
+
+    pull([math.ceil(2 * math.log(arms) * math.sqrt(log)) - 1] * arms)  # a State begins with one pull of each
+    cap = math.ceil(80 * log * math.log(log) / arms)
+    for q in (1, 2):
+        best = max(range(arms), key=lambda k: state.means[k])
+        b = [mean - 0.01 if k == best else mean + 0.01 for k, mean in enumerate(state.means)]
+        found = ba.limit(ba.Problem.bernoulli([b]), 0.1)
+        hardness = found.total / kl(0.1, 0.9)  # the limit is T*·kl(δ, 1 − δ)
+        shares = list(found.shares.values())
+        pull([min(math.ceil(2**q * 1.001 * share * hardness * log), cap) for share in shares])
+    best = max(range(arms), key=lambda k: state.means[k])
+    enough = math.log((1 + math.log(sum(state.n))) / delta)
+    if min(state.glr(best, k) for k in range(arms) if k != best) < enough:
+        pull([max(math.ceil(log**2) - n, 0) for n in state.n])
+        best = max(range(arms), key=lambda k: state.means[k])
+    return best, sum(state.n)

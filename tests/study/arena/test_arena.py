@@ -12,6 +12,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -133,6 +134,15 @@ def test_the_front_has_what_no_other_beats_in_both_costs():
     found = made([("a", 100.0, 9.0, 0), ("b", 50.0, 20.0, 0), ("c", 120.0, 9.5, 0), ("d", 10.0, 1.0, 3)])
     assert [score.method for score in found.front("i")] == ["a", "b"], "d stayed undecided"
     assert [score.method for score in found.on("i")] == ["b", "a", "c", "d"]
+
+
+def test_a_method_that_was_shown_to_break_delta_is_in_no_front_and_no_profile():
+    found = made([("a", 100.0, 9.0, 0), ("b", 50.0, 20.0, 0)])
+    broken = msgspec.structs.replace(found.scores[1], errors=9, error=(0.5, 0.99), keeps="no")
+    found = msgspec.structs.replace(found, scores=(found.scores[0], broken))
+    assert [score.method for score in found.front("i")] == ["a"]
+    assert found.profile("pulls", ["i"]) == {"a": [1.0]}
+    assert [score.method for score in found.on("i")] == ["a", "b"]
 
 
 def test_a_profile_has_the_ratios_to_the_least_cost():
@@ -266,6 +276,39 @@ def installed(root, tmp_path):
     shutil.copy(root / "examples/uniform_method.py", tmp_path / "site")
     path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": path}
+
+
+COIN_FLIP = """
+import numpy as np
+import bestarm as ba
+
+def kernel(bandit, delta, rng, trials, most):
+    game = ba.Pulls(bandit, rng, trials, most)
+    game.everything()
+    game.stop(np.ones(trials, dtype=bool), rng.integers(bandit.k, size=trials))
+    return game.outcome
+
+BASELINE = ba.Baseline("coin-flip", "Coin flip", kernel)
+"""
+
+
+def test_a_baseline_of_an_installed_package_takes_part_and_a_broken_one_is_left_out(tmp_path):
+    info = tmp_path / "site" / "bestarm_flip-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bestarm-flip\nVersion: 1.0\n")
+    points = "coin-flip = flip:BASELINE\nlost = no_such_module:X\nwrong = flip:kernel\n"
+    (info / "entry_points.txt").write_text("[bestarm.baselines]\n" + points)
+    (tmp_path / "site/flip.py").write_text(COIN_FLIP)
+    path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
+    words = ["arena", "--methods", "coin-flip,fisher", "--instances", "lil-0.6", "--trials", "9", "--json"]
+    command = [sys.executable, "-m", "bestarm.cli", *words, "--workers", "2"]
+    env = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    scores = {one["method"]: one for one in json.loads(done.stdout)["scores"]}
+    assert scores["coin-flip"]["pulls"]["mean"] == 10.0
+    assert scores["coin-flip"]["errors"] > scores["fisher"]["errors"] == 0
+    for name, why in (("lost", "no_such_module"), ("wrong", "expected a bestarm Baseline")):
+        assert any(f"baseline {name} " in line and why in line for line in done.stderr.splitlines())
 
 
 def test_a_method_outside_the_package_gets_a_row_in_the_table(installed, tmp_path):

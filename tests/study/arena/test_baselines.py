@@ -39,12 +39,16 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "seed"),
     [
-        *[(name, 2) for name in ("lucb", "kl-lucb", "lil-ucb-heuristic", "round-robin")],
+        *[
+            (name, 2)
+            for name in ("elimination", "lucb", "kl-lucb", "lil-ucb-heuristic", "round-robin", "tri-bbai")
+        ],
         *[
             pytest.param(name, 1, marks=SLOW)
-            for name in ("lucb", "kl-lucb", "lil-ucb-heuristic", "round-robin")
+            for name in ("elimination", "lucb", "kl-lucb", "lil-ucb", "lil-ucb-heuristic", "round-robin")
         ],
         *[pytest.param("track-and-stop", seed, marks=SLOW) for seed in (1, 2)],
+        *[("tri-bbai", seed) for seed in (1, 3, 4, 5)],
     ],
 )
 def test_a_kernel_makes_the_pulls_of_a_plain_transcription_on_the_same_rewards(name, seed):
@@ -134,6 +138,14 @@ def test_pulls_of_an_overall_question_are_spread_over_the_sites_at_random():
     assert span[0] <= sums[0, 0] <= span[1]
 
 
+def test_the_sites_of_pulls_follow_from_their_rewards():
+    sure = ba.Problem.from_rewards({"s1": {"a": 1.0, "b": 0.0}, "s2": {"a": 0.0, "b": 1.0}})
+    bandit, rng = Bandit(sure, OVERALL), np.random.default_rng(1)
+    load = bandit.sites_of(rng, np.array([[10, 6]]), np.array([[7.0, 2.0]]))
+    assert load.tolist() == [[7 + 4, 3 + 2]], "only the first site pays for a, only the second for b"
+    assert Bandit(SMALL).sites_of(rng, np.array([[5, 4, 3]]), np.zeros((1, 3))).tolist() == [[9, 3]]
+
+
 def test_kl_bounds_are_roots_of_kl_and_right_at_the_ends():
     rng = np.random.default_rng(2)
     mean, level = rng.random(2000), 3 * rng.random(2000) ** 2 + 1e-6
@@ -169,7 +181,7 @@ def test_shares_that_follow_the_means_equal_shares_from_scratch():
 
 def test_a_further_batch_at_least_doubles_and_at_most_quadruples_the_pulls():
     n, sums = np.full((2, 3), 32), np.array([[30.0, 5.0, 4.0], [16.0, 16.0, 16.0]])
-    batch = next_batch(n, sums, np.array([0, 0]), np.array([9.0, 9.0]))
+    batch = next_batch(n, sums, np.array([9.0, 9.0]))
     total = 96 + batch.sum(axis=1)
     assert (total >= 2 * 96).all()
     assert (total <= 4 * 96 + 2 * 96).all(), "pulls beyond an option's share are not taken back"
@@ -180,6 +192,15 @@ def test_the_inner_level_of_lil_ucb_solves_the_equation_of_its_paper():
     c = 2.01 / 0.01 * (1 / np.log(1.01)) ** 1.01
     inner = inner_level(0.1, 0.01)
     assert 4 * np.sqrt(c * inner) + 4 * c * inner == pytest.approx(0.1)
+
+
+def test_tri_bbai_makes_three_batches_if_its_test_passes_and_four_if_not():
+    easy = ba.Problem.bernoulli([[0.95, 0.1, 0.1]])
+    rounds = run("tri-bbai", easy, trials=50).columns()["rounds"]
+    assert set(rounds) <= {3, 4}
+    assert (rounds == 3).mean() > 0.5
+    hard = ba.Problem.bernoulli([[0.51, 0.5, 0.5]])
+    assert (run("tri-bbai", hard, trials=50).columns()["rounds"] == 4).mean() > 0.5
 
 
 def test_methods_written_from_memory_are_not_in_headline_tables():

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from bestarm.cli.terminal import out, safe
 from bestarm.protocol.rounds import DROPPED
-from bestarm.records.card import AnswerCard, OptionFacts
+from bestarm.records.card import AnswerCard, LeadFacts, OptionFacts
 from bestarm.records.describe import dropped_groups, fate
 from bestarm.records.figures import lead_said, lift_said, option_said, said, span
 from bestarm.records.record import Record
@@ -36,27 +36,40 @@ def show_lead(card: AnswerCard) -> None:
     """Print the mean of the named option, and how far it is ahead."""
     best = next((row for row in card.options if row.best), None)
     if best is not None and best.mean is not None:
-        say_long(f"Its mean is about {option_said(best, card.percent)}.")
-    for row in card.sites:
-        say_long(f"{row.name}: about {option_said(row, card.percent)}.")
+        say_long(f"Its mean is about {option_said(best, card.percent, card.unit)}.")
+    _show_sites(card)
     if card.lead is not None:
         first = "Ahead by" if best is not None else f"{card.lead.option} leads by"
-        say_long(f"{first} {_lead(card, 0)}.")
-    for k, lift in enumerate(card.lifts):
-        say_long(f"{lift.option}: {_lead(card, k)}.")
+        say_long(f"{first} {_lead(card, card.lead)}.")
+    for lift in card.lifts:
+        say_long(f"{lift.option}: {_lead(card, lift)}.")
 
 
-def _lead(card: AnswerCard, k: int) -> str:
-    lead = card.lifts[k] if card.lifts else card.lead
-    assert lead is not None
+def _show_sites(card: AnswerCard) -> None:
+    """Print the best option of each site, or the one that leads, and how far it is ahead."""
+    leads = {lead.option: lead for lead in card.site_leads}
+    for row in card.sites[:MOST_ROWS]:
+        lead = leads.pop(row.name, None)
+        ahead = f"; ahead by {_lead(card, lead)}" if lead else ""
+        say_long(f"{row.name}: about {option_said(row, card.percent, card.unit)}{ahead}.")
+    if (more := len(card.sites) - MOST_ROWS) > 0:
+        out.print(f"… and {more:,} more sites (the record and the report have all of them)", style="dim")
+        return
+    for lead in leads.values():
+        say_long(f"{lead.option} leads by {_lead(card, lead)}, which is open.")
+
+
+def _lead(card: AnswerCard, lead: LeadFacts) -> str:
     lift = lift_said(lead)
-    return lead_said(lead, card.percent) + (f", which is {lift}" if lift else "")
+    return lead_said(lead, card.percent, card.unit) + (f", which is {lift}" if lift else "")
 
 
 def show_risk(card: AnswerCard) -> None:
     """Print what is promised, and in a simulation whether the answer is right."""
     if not card.headline.startswith("No safe answer") or not card.risk.startswith("Nothing is promised:"):
         say_long(card.risk)
+    if card.curse:
+        say_long(card.curse, "dim")
     if card.truth:
         say_long(card.truth, "red" if card.right is False else "dim")
 
@@ -65,7 +78,7 @@ def show_ranking(record: Record, card: AnswerCard) -> None:
     """Print the options, the best first: mean, interval, pulls, lead over the next, what became of them."""
     table = Table(box=None, header_style="dim", pad_edge=False)
     table.add_column("option", overflow="ellipsis", no_wrap=True, max_width=max(12, out.width - 58))
-    for title in ("mean", "interval", "pulls", "ahead"):
+    for title in (f"mean ({card.unit})" if card.unit else "mean", "interval", "pulls", "ahead"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, overflow="ellipsis")
     found = fates(record)

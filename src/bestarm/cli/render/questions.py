@@ -6,7 +6,7 @@ from rich.table import Table
 
 from bestarm.cli.terminal import out, safe
 from bestarm.records.card import AnswerCard, OptionFacts
-from bestarm.records.figures import said, span
+from bestarm.records.figures import rough, said, span
 from bestarm.records.questions import OptionRow, OptionTable
 
 MOST_ROWS = 20
@@ -26,7 +26,7 @@ def show_options(found: OptionTable, card: AnswerCard) -> None:
     table.add_column("pulls", justify="right")
     table.add_column("")
     for row in found.rows[:MOST_ROWS]:
-        means = [_number(mean) for mean in row.means[:MOST_SITES]]
+        means = [rough(mean, card.percent) for mean in row.means[:MOST_SITES]]
         value = _value(row, known.get(row.name), card.percent) if found.weighted else ()
         table.add_row(safe(row.name), *value, *means, f"{row.pulls:,}", row.result)
     out.print(table)
@@ -44,10 +44,6 @@ def show_options(found: OptionTable, card: AnswerCard) -> None:
 def _value(row: OptionRow, known: OptionFacts | None, percent: bool) -> tuple[str, str]:
     """The value of an option over all sites, and its interval."""
     if known is None or known.mean is None:
-        return _number(row.value), ""
+        return rough(row.value, percent), ""
     ends = span(known.interval, percent) if known.interval else ""
     return said(known.mean, known.interval, percent), ends
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"

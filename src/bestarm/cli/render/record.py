@@ -33,8 +33,8 @@ from bestarm.records.describe import (
     coins_said,
     dropped_groups,
     fate,
+    label_of,
     leading,
-    mean_of,
     privacy_said,
     still_in,
     what_helps,
@@ -159,7 +159,7 @@ def _show_arms(record: Record) -> None:
     from bestarm.report.facts import so_far
 
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for title in ("arm", "pulls", mean_of(record.problem)):
+    for title in ("arm", "pulls", label_of(record.problem)):
         table.add_column(safe(title), justify="left" if title == "arm" else "right")
     arms = so_far(record)
     for name, pulls, mean in arms[:MOST_ROWS]:

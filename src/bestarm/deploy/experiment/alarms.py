@@ -125,4 +125,4 @@ class Watch:
         rewards[missing] = engine.settings.missing
         del site, own
         scale = engine.problem.scale
-        return np.array([scale.unit(x) for x in rewards.tolist()]), missing.astype(np.float64)
+        return np.array([scale.inner(x) for x in rewards.tolist()]), missing.astype(np.float64)

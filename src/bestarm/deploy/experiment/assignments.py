@@ -194,7 +194,7 @@ class Assignments(ABC):
         i = self.site[number]
         self.tallies[i].open -= 1
         batch = self.batch.pop(number)
-        batch.add(self.arm[number], self.problem.scale.unit(reward))
+        batch.add(self.arm[number], self.problem.scale.inner(reward))
         if batch.complete:
             self._count(i)
 

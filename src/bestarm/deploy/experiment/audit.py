@@ -85,7 +85,7 @@ def _recount(engine: Engine, told: dict[int, float], failures: list[str]) -> tup
         if reward is None:
             failures.append(f"assignment {number} counts without a reward")
         else:
-            sums[cell] = sums.get(cell, 0.0) + scale.unit(reward)
+            sums[cell] = sums.get(cell, 0.0) + scale.inner(reward)
     for i, lane in enumerate(engine.lanes):
         for arm, total in lane.totals.items():
             if used.get((i, arm), 0) != lane.counts[arm] or not math.isclose(

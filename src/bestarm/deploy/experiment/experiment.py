@@ -56,6 +56,8 @@ class Experiment:
         The smallest and the largest possible reward.
     goal : {"max", "min"}
         Whether higher or lower rewards are better.
+    unit : str
+        What rewards are measured in, such as "ms"; it is shown beside means.
     binary : bool
         Whether every reward is 0 or 1 (or one of the two bounds). Then less is rounded, and answers come a
         little sooner.
@@ -102,13 +104,14 @@ class Experiment:
         after: str = "winner",
         bounds: tuple[float, float] = (0.0, 1.0),
         goal: str = "max",
+        unit: str = "",
         binary: bool = False,
         seed: int | None = None,
         clock: Callable[[], float] = time.time,
         **keys: object,
     ) -> None:
         settings = make_settings(
-            options, sites, question, delta=delta, bounds=bounds, goal=goal, binary=binary,
+            options, sites, question, delta=delta, bounds=bounds, goal=goal, unit=unit, binary=binary,
             deadline=deadline, missing=missing, after=after, seed=seed, keys=keys,
         )  # fmt: skip
         kept: Journal | None = None

@@ -25,6 +25,8 @@ def metrics_of(status: Status, alarms: Sequence[Alarm], limits: Limits | None = 
         add("lead", "gauge", (f'{{leader="{_quoted(status.leader)}"}}', status.lead))
     if status.more is not None:
         add("assignments_expected", "gauge", ("", status.more))
+    if status.seconds is not None:
+        add("seconds_expected", "gauge", ("", status.seconds))
     for name, kind, values in (
         ("assignments_total", "counter", [site.assigned for site in status.sites]),
         ("rewards_total", "counter", [site.told for site in status.sites]),

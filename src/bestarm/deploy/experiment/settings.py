@@ -42,6 +42,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         The smallest and the largest possible reward.
     goal : {"max", "min"}
         Whether higher or lower rewards are better.
+    unit : str
+        What rewards are measured in, such as "ms".
     binary : bool
         Whether every reward is one of the two bounds.
     deadline : float or None
@@ -68,6 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     after: str
     seed: int
     key: str
+    unit: str = ""
 
     @property
     def sites(self) -> dict[str, tuple[str, ...]]:
@@ -78,7 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The problem, whose rewards come from outside."""
         groups = tuple(Group(name, arms, (name,), self.binary) for name, arms in self.arms)
         rewards = tuple((Unknown(binary=self.binary),) * len(arms) for _, arms in self.arms)
-        found = Problem(Layout(groups), rewards, Scale(*self.bounds, goal=self.goal))
+        found = Problem(Layout(groups), rewards, Scale(*self.bounds, goal=self.goal, unit=self.unit))
         return found.asking(**self.question)
 
     def prepared(self) -> tuple[Problem, str, Common]:
@@ -100,6 +103,7 @@ def make_settings(
     delta: float,
     bounds: tuple[float, float],
     goal: str,
+    unit: str = "",
     binary: bool,
     deadline: float | None,
     missing: float | None,
@@ -144,6 +148,7 @@ def make_settings(
         options=chosen,
         bounds=_pair(bounds),
         goal=goal,
+        unit=unit,
         binary=binary,
         deadline=_deadline(deadline),
         missing=missing,

@@ -54,7 +54,9 @@ LACK_SECONDS, IDLE_SECONDS = 5.0, 30.0  # before another hello: broadcasts are m
 
 LONGEST_IDLE = 300.0
 
-WAIT_SECONDS = 5.0  # for broadcasts, before the connection is checked again
+WAIT_SECONDS = 15.0  # for broadcasts, before the connection is checked again
+
+PULL_SECONDS = 60.0  # a request to the broker stays open: all idle clients together must cost little
 
 SILENCE_SECONDS = 20.0  # without an answer, before a warning
 
@@ -115,10 +117,13 @@ class Client:
         self.outgoing = asyncio.Event()
         self.puller = Puller(
             self.site, self.source, self.place.setup.scale, coins=self.place.setup.room.coins,
-            end="budget", after=self.outgoing.set,
+            end="budget", after=self._speak,
         )  # fmt: skip
         self.nc: Any = None
         self.feed: Any = None
+        self.unacknowledged: list[Any] = []  # messages from the broker that may not be on disk yet
+        self.tried = 0  # messages that were sent at least once
+        self.begun = ""  # for the answer to the newest one, if ``_sending`` does not wait for it yet
         self.broken = False  # sending has failed; a new connection is needed
         self.greeted = asyncio.Event()  # the server has answered on this connection
         self.sessions = 0  # connections on which it has answered
@@ -202,8 +207,9 @@ class Client:
                     log.warning("%s; trying again %s", error, self._limit(error))
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # not all clients at once
                 pause = min(LONGEST_PAUSE, 2 * pause)
-        self.feed = wire.Feed(self.nc, f"{place.setup.subject}.next.{place.slot}")
-        self.broken = False
+        self.feed = wire.Feed(self.nc, f"{place.setup.subject}.next.{place.slot}", seconds=PULL_SECONDS)
+        self.broken, self.begun = False, ""
+        self.unacknowledged.clear()
         self.greeted.clear()
 
     def _limit(self, error: Unreachable) -> str:
@@ -236,7 +242,7 @@ class Client:
                 continue  # one answer did not bring all that was missing
             since, before = time.monotonic(), self._progress()
             while True:
-                await asyncio.sleep(min(LACK_SECONDS, IDLE_SECONDS) / 2)
+                await asyncio.sleep(min(LACK_SECONDS, IDLE_SECONDS))
                 now = time.monotonic()
                 if self._progress() != before:
                     since, before, pause = now, self._progress(), IDLE_SECONDS
@@ -253,6 +259,11 @@ class Client:
     def _hello(self) -> str:
         """The subject of its hellos."""
         return f"{self.place.setup.subject}.{HELLO}.{self.place.slot}"
+
+    @property
+    def _up(self) -> str:
+        """The subject of its messages."""
+        return f"{self.place.setup.subject}.up.{self.place.slot}"
 
     async def _greet(self) -> int:
         """Say hello until the server answers; return how many broadcasts it has.
@@ -303,10 +314,10 @@ class Client:
             for message in messages:
                 self.site.received(message.data, later=True)
             if messages:
+                self.unacknowledged += messages
                 self.puller.changed.set()
                 await asyncio.sleep(0)  # so that a batch asked for now shares the write
-                self.site.write()
-                await wire.acknowledge(messages)
+                self._acknowledge()
                 self.outgoing.set()
         await self._summarise()
         with contextlib.suppress(Exception):  # the verdict is here; if this is lost, the server lingers
@@ -314,16 +325,24 @@ class Client:
                 await wire.send(self.nc, self._hello, greet(self.site))
                 await self.nc.flush()
 
+    def _acknowledge(self, *, later: bool = False) -> None:
+        """Tell the broker what is on disk, with the next message if `later`."""
+        from bestarm.deploy.federation import wire
+
+        self.site.write()
+        if self.unacknowledged:
+            wire.acknowledge(self.nc, self.unacknowledged, later=later)
+            self.unacknowledged.clear()
+
     async def _summarise(self) -> None:
         """Send the summary, if the broker takes it in time: the verdict does not depend on it."""
         from bestarm.deploy.federation import wire
 
-        subject = f"{self.place.setup.subject}.up.{self.place.slot}"
         patient = wire.storing_seconds(len(self.place.setup.layout.clients))
         try:
             async with asyncio.timeout(SUMMARY_SECONDS):
                 for data in self.site.summaries:
-                    await wire.publish(self.nc, subject, data, shortest=patient)
+                    await wire.publish(self.nc, self._up, data, shortest=patient)
         except Exception as error:  # a failing connection can raise anything
             log.info("%s: the summary was not sent: %s", self.url, error or type(error).__name__)
 
@@ -337,6 +356,18 @@ class Client:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await nc.close()
+
+    def _speak(self) -> None:
+        """Send the message that follows from a batch at once; ``_sending`` waits until it is stored.
+
+        If older messages or notes wait too, ``_sending`` sends them in order.
+        """
+        site, number = self.site, self.site.sent
+        alone = self.tried == number == len(site.ups) - 1 and self.told == len(site.notes)
+        if alone and self.greeted.is_set() and self.nc is not None and self.nc.is_connected:
+            self._acknowledge(later=True)
+            self.begun, self.tried = self.nc.begin(self._up, site.ups[number]), number + 1
+        self.outgoing.set()
 
     async def _sending(self) -> None:
         """Send notes and messages as they become available."""
@@ -354,7 +385,7 @@ class Client:
     async def _send_all(self) -> None:
         from bestarm.deploy.federation import wire
 
-        site, subject = self.site, f"{self.place.setup.subject}.up.{self.place.slot}"
+        site, subject = self.site, self._up
         patient = wire.storing_seconds(len(self.place.setup.layout.clients))
         while self.told < len(site.notes):
             number = self.told
@@ -363,7 +394,8 @@ class Client:
                 self.told += 1
         while site.sent < len(site.ups):
             number = site.sent
-            await wire.publish(self.nc, subject, site.ups[number], shortest=patient)
+            begun, self.begun, self.tried = self.begun, "", number + 1
+            await wire.publish(self.nc, subject, site.ups[number], shortest=patient, begun=begun)
             if site.sent == number:  # the server may have asked for earlier ones meanwhile
                 site.sent += 1
 

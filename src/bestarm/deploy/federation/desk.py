@@ -15,17 +15,17 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bestarm.deploy.envelope import Envelope, Slots
+from bestarm.deploy.envelope import Envelope, Slot, Slots
 from bestarm.deploy.evidence import earlier_evidence
 from bestarm.deploy.federation.accounts import longest_message
 from bestarm.deploy.federation.alarms import ALARM, Alarms
 from bestarm.deploy.federation.floods import ALLOW, BLOCK, CutOffs
 from bestarm.deploy.federation.key_changes import changes
-from bestarm.deploy.federation.last_words import SUMMARY, Summaries, is_summary
+from bestarm.deploy.federation.last_words import SUMMARY, Summaries
 from bestarm.deploy.federation.marks import append_mark, trusted_events, valid_mark
 from bestarm.deploy.federation.pace import PACE, Paces
 from bestarm.deploy.federation.setup import Setup
@@ -174,8 +174,12 @@ class Desk:
     def take(self, batch: Sequence[bytes]) -> list[bool]:
         """Take messages from anyone, and return which were accepted: these are on disk and were handled."""
         accepted, done = [], self.done
-        for data in batch:  # one after the other, as in a replay
-            envelope = None if done and not is_summary(data) else self._offer(data)
+        read = [self._read(data) for data in batch]
+        messages = [each for each in read if isinstance(each, Envelope) and each.topic == UP]
+        valid = self.slots.signed([each for each in messages if not self._too_much(each)])
+        for each in read:  # one after the other, as in a replay
+            summary = isinstance(each, Envelope) and each.topic == SUMMARY
+            envelope = None if done and not summary else self._offer(each, valid)
             accepted.append(envelope is not None)
             if envelope is not None:
                 self.outbox.append(envelope.topic, envelope.encode())
@@ -183,23 +187,28 @@ class Desk:
         self._speak()
         return accepted
 
-    def _offer(self, data: bytes) -> Envelope | None:
+    def _read(self, data: bytes) -> Envelope | str:
+        """Decode a message; a word if it can't be one."""
+        if len(data) > self.longest:
+            return "long"
+        try:
+            return Envelope.decode(data)
+        except Malformed:
+            return "malformed"
+
+    def _offer(self, message: Envelope | str, valid: Set[Slot]) -> Envelope | None:
         """Return the message if it is accepted. Refusals are counted, by name if the sender is a client."""
-        source, reason = "?", "long"
-        if len(data) <= self.longest:
-            try:
-                envelope = Envelope.decode(data)
-                source = envelope.source if envelope.source in self.setup.layout.group_of else "?"
-                reason = self._too_much(envelope)
-                if reason == "early" and source not in self.early and self._signed(envelope):
-                    self.early.add(source)
-            except Malformed:
-                reason = "malformed"
-        if not reason:
-            offer = self._box(envelope.topic).offer(envelope)
-            if offer.outcome != "refused":
-                return None if offer.outcome == "repeat" else envelope
-            reason = offer.reason
+        source, reason = "?", message if isinstance(message, str) else ""
+        if isinstance(message, Envelope):
+            source = message.source if message.source in self.setup.layout.group_of else "?"
+            reason = self._too_much(message)
+            if reason == "early" and source not in self.early and self._signed(message):
+                self.early.add(source)
+            if not reason:
+                offer = self._box(message.topic).offer(message, signed=message.slot in valid)
+                if offer.outcome != "refused":
+                    return None if offer.outcome == "repeat" else message
+                reason = offer.reason
         self.refused[source, reason] += 1
         return None
 
@@ -223,7 +232,9 @@ class Desk:
 
     def _box(self, topic: str) -> Slots | Alarms | Paces:
         """What accepts or refuses the messages of a topic."""
-        return {ALARM: self._alarms, PACE: self.paces}.get(topic, self.slots)
+        if topic == PACE:
+            return self.paces
+        return self._alarms if topic == ALARM else self.slots
 
     def _signed(self, envelope: Envelope) -> bool:
         member = self.slots.roster.current.get(envelope.source)

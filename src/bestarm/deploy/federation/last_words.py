@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from bestarm.deploy.envelope import Envelope
 from bestarm.deploy.federation.setup import Setup
-from bestarm.protocol.codec import Malformed
 from bestarm.protocol.machine import ServerMachine
 from bestarm.protocol.summaries import SummaryBook, longest_summary
 
@@ -54,14 +53,6 @@ class Summaries:
             self.book.take(envelope.source, envelope.content)
 
 
-def is_summary(data: bytes) -> bool:
-    """Whether this claims to be a client's summary."""
-    try:
-        return Envelope.decode(data).topic == SUMMARY
-    except Malformed:
-        return False
-
-
 async def collect(desk: Desk, feed: Any, nc: Any, streams: Streams, attendance: Attendance) -> None:
     """Pass what clients send after the verdict to the desk, until this is cancelled."""
     from bestarm.deploy.federation import wire
@@ -71,7 +62,7 @@ async def collect(desk: Desk, feed: Any, nc: Any, streams: Streams, attendance: 
         if messages:
             new = [m for m in messages if m.subject not in streams.probes]
             attendance.count([m.subject for m in new], desk.take([m.data for m in new]))
-            await wire.acknowledge(messages)
+            wire.acknowledge(nc, messages)
         await asyncio.sleep(0)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from bestarm.deploy.federation.desk import Desk
 from bestarm.errors import InputError
+from bestarm.protocol.machine import SiteServer
 from bestarm.util.loopback import from_this_computer
 
 READ_SECONDS = 30.0  # time limit for reading a request
@@ -105,6 +106,8 @@ def metrics_of(
         "broker_connected": int(online),
         "broker_stores": int(stores),
     }
+    if isinstance(m, SiteServer):
+        facts["rewards_waiting"] = m.unused()
     facts |= more or {}
     kinds = {name: "counter" if name.endswith("_total") else "gauge" for name in facts}
     return "".join(f"# TYPE bestarm_{k} {kinds[k]}\nbestarm_{k} {v}\n" for k, v in facts.items())

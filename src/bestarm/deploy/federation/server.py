@@ -246,7 +246,7 @@ class Server:
                 known, warned = len(self.desk.notes), len(self.desk.shared)
                 new = [m for m in messages if m.subject not in self.streams.probes]
                 self.attendance.count([m.subject for m in new], self.desk.take([m.data for m in new]))
-                await wire.acknowledge(messages)
+                wire.acknowledge(self.nc, messages)
                 for note in self.desk.notes[known:]:
                     about = fields(event="note", client=note.client, round=note.round)
                     log.warning("%s says: %s", note.client, note.text, extra=about)

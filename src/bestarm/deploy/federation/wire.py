@@ -12,19 +12,20 @@ import json
 import logging
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from bestarm.deploy.federation.broker import SECOND_CONNECTION, Unreachable
 from bestarm.deploy.federation.keys import Nkey, addresses
-from bestarm.deploy.process import cancellable, checkpoint
+from bestarm.deploy.process import cancellable
 from bestarm.errors import InputError
 
 try:
     import nats.errors
     from nats.aio.client import Client as Nats
+    from nats.protocol.command import hpub_cmd, pub_cmd
 except ImportError:
     raise InputError(
         'a federation needs the package "nats-py"', fix='Install it with: pip install "bestarm[federation]"'
@@ -32,7 +33,7 @@ except ImportError:
 
 
 CONNECT_SECONDS = 6.0
-PULL_SECONDS = 15.0  # how long a consumer's request stays open: all idle clients together must cost little
+PULL_SECONDS = 15.0  # how long a consumer's request stays open
 EXPIRED = "408"  # the status of a request that was open for so long
 REFUSED_SECONDS = 0.2  # before another request, if the broker refuses one
 SLOW_SYNC = 0.005  # seconds
@@ -46,9 +47,10 @@ class Taken(Unreachable):
 
 
 class Connection(Nats):
-    """A connection that gets the answers to all its messages on one inbox.
+    """A connection that sends at once, and gets the answers to all its messages on one inbox.
 
-    ``request`` of nats-py does the same, but makes a random name and several futures for each message.
+    nats-py leaves sending to a task, which runs after everything else that is ready. Its ``request`` makes a
+    random name and several futures for each message.
     """
 
     def __init__(self) -> None:
@@ -61,25 +63,58 @@ class Connection(Nats):
         self, subject: str, data: bytes, timeout: float, headers: dict[str, str] | None = None
     ) -> bytes:
         """Return the answer to a message; TimeoutError if there is none in time."""
-        loop = asyncio.get_running_loop()
         if not self.answers:
-            self.answers = self.new_inbox()
-            await cancellable(self.subscribe(f"{self.answers}.*", cb=self._answered))
+            answers = self.new_inbox()
+            await cancellable(self.subscribe(f"{answers}.*", cb=self._answered))
+            self.answers = answers
+        return await self.answer(self.begin(subject, data, headers), timeout)
+
+    def begin(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> str:
+        """Send a message now; ``answer`` takes what this returns, and waits for the answer.
+
+        It needs the inbox that the first ``ask`` makes.
+        """
         self.asked += 1
-        reply, found = f"{self.answers}.{self.asked}", loop.create_future()
-        self.waiting[reply] = found
-        timer = loop.call_later(timeout, _end, found)
+        reply = f"{self.answers}.{self.asked}"
+        self.post(subject, data, reply, headers)
+        self.push()
+        self.waiting[reply] = asyncio.get_running_loop().create_future()
+        return reply
+
+    async def answer(self, reply: str, timeout: float) -> bytes:
+        """Return the answer to the message that ``begin`` sent; TimeoutError if there is none in time."""
+        found = self.waiting[reply]
+        timer = asyncio.get_running_loop().call_later(timeout, _end, found)
         try:
-            await cancellable(self.publish(subject, data, reply=reply, headers=headers))
-            answer = await found
+            message = await found
         finally:
             timer.cancel()
             del self.waiting[reply]
-        if answer is None:
+        if message is None:
             raise nats.errors.TimeoutError
-        if answer.headers and "Status" in answer.headers:
+        if message.headers and "Status" in message.headers:
             raise nats.errors.NoRespondersError
-        return bytes(answer.data)
+        return bytes(message.data)
+
+    def post(
+        self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        """Add a message to those that ``push`` sends."""
+        if not self.is_connected:
+            raise nats.errors.ConnectionClosedError
+        if headers is None:
+            command = pub_cmd(subject, reply, data)
+        else:
+            lines = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
+            command = hpub_cmd(subject, reply, f"NATS/1.0\r\n{lines}\r\n".encode(), data)
+        self._pending.append(command)
+        self._pending_data_size += len(command)
+
+    def push(self) -> None:
+        """Send what is pending, in one piece."""
+        if self._pending and self.is_connected and self._transport is not None:
+            pending, self._pending, self._pending_data_size = self._pending, [], 0
+            self._transport.writelines(pending)
 
     async def _answered(self, message: Any) -> None:
         found = self.waiting.get(message.subject)
@@ -205,11 +240,13 @@ async def publish(
     late: Callable[[], None] = lambda: None,
     longest: float = 30.0,
     shortest: float = 2.0,
+    begun: str = "",
 ) -> None:
     """Publish a message and return when the stream has stored it. After a timeout, send it again.
 
     `late` is called when a connected broker does not store the message for a long time. The first timeout is
-    `shortest` seconds (see ``storing_seconds``).
+    `shortest` seconds (see ``storing_seconds``). `begun` comes from ``Connection.begin``, if that has sent
+    the message for the first time.
 
     Each timeout is longer than the one before, up to `longest` seconds, so as not to add load to a slow
     broker. A broker drops a message whose id it has seen, no matter who used it first. So only the server,
@@ -220,7 +257,9 @@ async def publish(
     pause, timeout, wait, since = 0.05, shortest, max(LATE_SECONDS, shortest), time.monotonic()
     while True:
         try:
-            answer = await cancellable(nc.ask(subject, data, timeout, headers))
+            asking = nc.answer(begun, timeout) if begun else nc.ask(subject, data, timeout, headers)
+            begun = ""
+            answer = await cancellable(asking)
             if "error" not in (said := json.loads(answer)):
                 return
             why = str(said["error"])
@@ -267,8 +306,9 @@ async def send(nc: Nats, subject: str, data: bytes) -> None:
 class Feed:
     """A durable pull consumer: sends requests to `subject` and reads messages as they arrive."""
 
-    def __init__(self, nc: Nats, subject: str, batch: int = 256) -> None:
-        self.nc, self.subject, self.batch, self.left, self.until = nc, subject, batch, 0, 0.0
+    def __init__(self, nc: Connection, subject: str, batch: int = 256, seconds: float = PULL_SECONDS) -> None:
+        self.nc, self.subject, self.batch, self.seconds = nc, subject, batch, seconds
+        self.left, self.until = 0, 0.0  # of the last request
         self.inbox = nc.new_inbox()
         self.sub: Any = None
         self.found: list[Any] = []
@@ -307,10 +347,10 @@ class Feed:
                 self.sub = await cancellable(self.nc.subscribe(self.inbox, cb=self._arrived))
             now = time.monotonic()
             if self.left <= 0 or now >= self.until:
-                self.left, self.until = self.batch, now + PULL_SECONDS
-                wish = {"batch": self.batch, "expires": int(PULL_SECONDS * 1e9)}
-                data = json.dumps(wish).encode()
-                await cancellable(self.nc.publish(self.subject, data, reply=self.inbox))
+                wish = {"batch": self.batch, "expires": int(self.seconds * 1e9)}
+                self.nc.post(self.subject, json.dumps(wish).encode(), self.inbox)
+                self.nc.push()
+                self.left, self.until = self.batch, now + self.seconds
         except nats.errors.Error:  # disconnected or reconnecting
             await asyncio.sleep(0.1)
         if not self.found and not self.woken:
@@ -326,9 +366,13 @@ class Feed:
         return messages
 
 
-async def acknowledge(messages: list[Any]) -> None:
-    """Tell the broker that these are on disk. If the acknowledgement is lost, they are delivered again."""
+def acknowledge(nc: Connection, messages: Iterable[Any], *, later: bool = False) -> None:
+    """Tell the broker that these are on disk. If the acknowledgement is lost, they are delivered again.
+
+    With `later` this is sent with the next message.
+    """
     with contextlib.suppress(nats.errors.Error):
         for message in messages:
-            await message.ack()
-    checkpoint()
+            nc.post(message.reply)
+    if not later:
+        nc.push()

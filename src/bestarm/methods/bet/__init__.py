@@ -26,7 +26,7 @@ from bestarm.protocol.registry import Method
 def interval_promise(options: Bet) -> str:
     """What is promised about the interval of the winner's mean."""
     return (
-        f"The answer is wrong, or this interval misses its mean, with probability at most "
+        "The answer is wrong, or any interval of the report misses, with probability at most "
         f"{options.delta + options.alpha:g}, if means do not change."
     )
 
@@ -46,6 +46,7 @@ METHOD = Method(
     audit_client=audit_client,
     claims_intervals=lambda options: False,
     interval_promise=interval_promise,
+    curse=0.09,
     liars=True,
     phases=("first pulls", "blocks"),
     kernel=kernel_for,

@@ -148,9 +148,12 @@ def covered(log_cover: ArrayLike, delta: float, champions: int) -> Mask:
     return np.asarray(np.asarray(log_cover) >= math.log(2 * champions * (champions + 1) / delta))
 
 
-def interval_level(alpha: float, epsilon: float, champions: int) -> float:
-    """The level of the winner's interval; with ε it is that of the rewards since the j-th naming."""
-    return alpha if epsilon == 0.0 else alpha / (champions * (champions + 1))
+def interval_level(alpha: float, epsilon: float = 0.0, champions: int = 1) -> float:
+    """The level of the winner's interval, α/2: the other half of α is for the intervals of the other arms.
+
+    With ε it is that of the rewards since the j-th naming.
+    """
+    return alpha / 2 if epsilon == 0.0 else alpha / (2 * champions * (champions + 1))
 
 
 def named(ranks: Floats, candidate: Mask) -> Ints:

@@ -28,7 +28,8 @@ class Bet(Common):
         What the server does when its patience is over ("wait" or "fill"): end the run undecided, or count the
         missing rewards of the champion as 0, and those of a rival as 1, for good.
     alpha : float
-        The probability that the interval of the winner's mean misses it, in addition to delta.
+        The probability, in addition to delta, that any interval of the answer misses. Half of it is for the
+        option that is named (for all answers of a question), half for the others.
     allocation : str
         How the pulls of a block are shared among sites, for questions about all of them: in proportion to
         their weights ("weights"), equally ("equal"), to weight times standard deviation ("neyman"), or to the
@@ -73,7 +74,7 @@ class Bet(Common):
     )
     alpha: float = option(
         0.05,
-        "probability that the interval of the winner's mean misses it",
+        "probability that any interval of the answer misses, in addition to delta",
         number(1e-100, below=1.0),
         "a number in (0, 1), ends excluded",
     )

@@ -40,6 +40,7 @@ METHOD = Method(
     audit_client=audit_client,
     coins=True,
     claims_intervals=lambda options: options.epsilon > 0,
+    curse=0.09,
     liars=True,
     phases=("quiet looks", "later looks"),
     trace=Trace,

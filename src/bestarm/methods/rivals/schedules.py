@@ -6,23 +6,26 @@ method of this folder is a schedule of pairs (n_r, margin), and half a margin is
 Rewards lie in [0, 1], so they are sub-Gaussian with σ = ½ (Hoeffding).
 
 *FedElim* (Reddy, Karthik and Tan 2023, arXiv 2208.09215), the part that finds the global best option: n_r =
-2^r for r = 0, 1, …, margin 2α, α = √(2σ²·ln(8Kn²/δ)/(Mn)). The radius was compared with the authors' own code
-(pnkarthik/AAAI-2023-Code, σ = 1). The local bests, which cost more, are left out, in its favour.
+2^r for r = 0, 1, …, margin 2α, α = √(2σ²·ln(8Kn²/δ)/(Mn)). That is the rule of the authors' own code
+(pnkarthik/AAAI-2023-Code, σ = 1), which also counts a cost of C for each number that a client sends
+(``audit.uplinks``). The local bests, which cost more pulls, are left out, in its favour.
 *Proof.* An average is off by more than α with probability at most 2·exp(−Mnα²/(2σ²)) = δ/(4Kn²). Over K
 options and n = 1, 2, 4, … that sums to δ/4·Σ 4^(−r) = δ/3. If none is off, the best option's average is never
 more than 2α below another. ∎
 
 *Collaborative exploration* (Hillel, Karnin, Koren, Lempel and Somekh 2013, arXiv 1311.0800, the algorithm
 with several rounds, at ε = 0): with ε_r = 2^(−r), r = 1, 2, …, n_r = ⌈2·ln(4Kr²/δ)/(M·ε_r²)⌉, margin ε_r. The
-paper itself could not be read beyond its beginning; the formula agrees with a public transcription of it
-(``MultiRoundEpsilonArm``, in C++).
+paper itself could not be read beyond its beginning; the formula agrees with two public transcriptions of it
+(``MultiRoundEpsilonArm`` in C++, and ``MultiRound`` in the code of Jin et al. 2024, with the options left for
+K).
 *Proof.* An average is off by more than ε_r/2 with probability at most 2·exp(−2·M·n_r·ε_r²/4) ≤ δ/(2Kr²),
 which sums to δ·π²/12 over options and rounds. ∎ Players may differ: the proof is about averages over them.
 
 *FPE* (Réda, Vakili and Kaufmann 2022, arXiv 2206.00121) for one target with equal weights, where all players
-keep the same options: in round r = 0, 1, … with Δ = 2^(−r), n is the least number ≥ n_{r−1} with
-n ≥ σ²·β(n)/(MΔ²), and the margin is 2Ω, Ω = σ·√(β(n)/(Mn)), β = 2·threshold. Written after reading the
-authors' code (clreda/near-optimal-federated). *Theory*: the threshold of Kaufmann and Koolen 2021,
+keep the same options; a target for each player, with weights of its own, is not covered. In round r = 0, 1, …
+with Δ = 2^(−r), n is the least number ≥ n_{r−1} with n ≥ σ²·β(n)/(MΔ²), and the margin is 2Ω, Ω =
+σ·√(β(n)/(Mn)), β = 2·threshold. Written after reading the authors' code (clreda/near-optimal-federated).
+*Theory*: the threshold of Kaufmann and Koolen 2021,
 M·C(ln(KM/δ)/M) + 2·Σ_m ln(4 + ln n), proved for Gaussian rewards by a martingale that bounds sub-Gaussian
 ones, too. *Heuristic*: ln((1 + ln(Mn))/δ), for which nothing is proved.
 """

@@ -15,7 +15,7 @@ from bestarm.protocol.options import make, on_unit_scale
 from bestarm.protocol.registry import method_for, method_named
 from bestarm.protocol.rounds import heard
 from bestarm.protocol.verdict import Verdict
-from bestarm.records.describe import aim, coins_said, mean_of, privacy_said, shared_recording, too_many
+from bestarm.records.describe import aim, coins_said, label_of, privacy_said, shared_recording, too_many
 from bestarm.records.questions import intent, option_table
 from bestarm.report.colours import roster
 from bestarm.report.facts.network import network_of
@@ -78,7 +78,7 @@ def of_parts(
         wealths=told.wealths(),
         data=data_facts(Data.from_dict(problem)),
         aim=aim(problem),
-        mean=mean_of(problem),
+        mean=label_of(problem),
         coins=coins_said(method, problem),
         privacy=privacy_said(problem),
         intent=intent(problem, delta),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +11,8 @@ import numpy as np
 from bestarm.protocol.events import Pull
 from bestarm.records.answer import answer_card
 from bestarm.records.build import on_user_scale
+from bestarm.records.estimates import estimates, shares
+from bestarm.records.ranking import ALPHA
 from bestarm.report.facts.parts import of_parts
 from bestarm.report.facts.reading import Reader
 from bestarm.report.facts.structs import (
@@ -34,7 +36,36 @@ Sums = Mapping[int, dict[int, float]]  # for each arm: number of pulls -> sum of
 def of_client(site: Site, sums: Sums) -> SiteFacts:
     """The facts of one client of a federation, and what it knows about the run."""
     facts = _of_fold(site, site.place.client, sums)
+    if facts.verdict is not None:
+        facts = msgspec.structs.replace(facts, arms=tuple(_settled(site, facts)))
     return msgspec.structs.replace(facts, sent=len(site.ups), heard=site.heard)
+
+
+def _settled(site: Site, facts: SiteFacts) -> Iterator[OwnArmFacts]:
+    """The arms after the verdict, with the intervals that the server's answer card has for them.
+
+    An arm has none here if that interval does not follow from this client's rewards alone: other clients try
+    it too, or the server states an interval of its own.
+    """
+    setup, verdict = site.place.setup, facts.verdict
+    assert verdict is not None
+    j = setup.layout.group_of[facts.me]
+    group, options, method = setup.layout.groups[j], setup.options, setup.room
+    alone = len(group.clients) == 1 and setup.layout.question.kind == "anywhere"
+    stated = bool(method.interval_promise(options))
+    alpha = float(getattr(options, "alpha", ALPHA))
+    level, named = shares(alpha, sum(setup.layout.arm_counts), fixed=not options.epsilon, stated=stated)
+    found = estimates(setup.layout, {facts.me: site.tally.summary()}, level) if alone else []
+    best = estimates(setup.layout, {facts.me: site.tally.summary()}, named) if alone else []
+    exact = stated and group.binary and not options.epsilon  # then the server's interval is this one
+    for a, arm in enumerate(facts.arms):
+        won, ends = verdict.arm == f"{group.name}/{arm.name}", None
+        if won and (exact or not (stated or method.claims_intervals(options))):
+            ends = next((row.interval for row in best if (row.group, row.arm) == (j, a)), None)
+        elif not won:
+            ends = next((row.interval for row in found if (row.group, row.arm) == (j, a)), None)
+        low, high = (None, None) if ends is None else setup.scale.user_interval(*ends)
+        yield msgspec.structs.replace(arm, lower=low, upper=high)
 
 
 def of_node(node: Node, sums: Sums) -> SiteFacts:

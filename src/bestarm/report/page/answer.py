@@ -9,7 +9,6 @@ from typing import Any
 from bestarm.records.card import AnswerCard
 from bestarm.records.figures import (
     costs_said,
-    curse_said,
     labels,
     lead_said,
     lift_said,
@@ -80,17 +79,25 @@ def _best(card: AnswerCard) -> list[Html]:
     title = "Best" if card.tone == "good" else "Named"
     text = None
     if best is not None and best.mean is not None:
-        text = f"Its {clean(card.mean)} is about {option_said(best, card.percent)}."
+        text = f"Its {clean(card.mean)} is about {option_said(best, card.percent, card.unit)}."
     return [entry(title, name(card.best or (best.name if best else ""), 80), text)]
 
 
 def _sites(card: AnswerCard) -> list[Html]:
-    """The best option of each site."""
-    found = []
-    for row in card.sites[:MOST_CLAIMS]:
+    """The best option of each site, or the one that leads, and how far it is ahead."""
+    found, leads = [], {lead.option: lead for lead in card.site_leads}
+    for row in card.sites:
         site, _, option = row.name.partition("/")
-        about = f"Its {clean(card.mean)} is about {option_said(row, card.percent)}."
-        found.append(entry(f"Best at {clean(site, 60)}", name(option, 80), about))
+        about = f"Its {clean(card.mean)} is about {option_said(row, card.percent, card.unit)}."
+        lead = leads.pop(row.name, None)
+        ahead = lead and f"Ahead by {lead_said(lead, card.percent, card.unit)}."
+        found.append(entry(f"Best at {clean(site, 60)}", name(option, 80), about, ahead))
+    for lead in leads.values():
+        site, _, option = lead.option.partition("/")
+        ahead = f"It leads by {lead_said(lead, card.percent, card.unit)}."
+        found.append(entry(f"Open at {clean(site, 60)}", name(option, 80), ahead))
+    if (more := len(found) - MOST_CLAIMS) > 0:
+        found[MOST_CLAIMS:] = [entry("And", f"{more:,} more sites", "The record has all of them.")]
     return found
 
 
@@ -102,15 +109,14 @@ def _lead(card: AnswerCard) -> list[Html]:
     rows += [(f"{lead.option} is ahead by", lead) for lead in card.lifts]
     found = []
     for title, lead in rows:
-        main, _, rest = lead_said(lead, card.percent).partition(" over ")
+        main, _, rest = lead_said(lead, card.percent, card.unit).partition(" over ")
         lift = lift_said(lead)
         found.append(entry(title, main, f"over {rest}", lift and f"That is {lift}."))
     return found
 
 
 def _risk(facts: RunFacts, card: AnswerCard) -> Html:
-    curse = curse_said(facts.outlook, card.percent)
-    words = [*card.assumptions, *([curse] if curse else [])]
+    words = [*card.assumptions, *([card.curse] if card.curse else [])]
     if facts.data:
         words.append(facts.data.said)
     folded = fold("What that rests on", tag("ul", *[tag("li", clean(text, LONG)) for text in words]))
@@ -156,9 +162,9 @@ def _trims(card: AnswerCard) -> Html | None:
         return None
     if any(len(row.claims) > MOST_CLAIMS for row in card.trims):
         text = [
-            f"{clean(row.option, 80)}: plain mean {said(row.plain, None, card.percent)}, robust "
-            f"{said(row.robust, None, card.percent)}; {sum(not claim.kept for claim in row.claims):,} of "
-            f"{len(row.claims):,} claims trimmed."
+            f"{clean(row.option, 80)}: plain mean {said(row.plain, None, card.percent, card.unit)}, robust "
+            f"{said(row.robust, None, card.percent, card.unit)}; "
+            f"{sum(not claim.kept for claim in row.claims):,} of {len(row.claims):,} claims trimmed."
             for row in card.trims
         ]
         return tag("p", "What trimming did. ", " ".join(text))

@@ -39,7 +39,7 @@ def _top(found: Arena) -> Html:
     proved = {entry.label for entry in found.entries if entry.proof}
     wins: dict[str, int] = {}
     for ground in found.grounds:
-        ranked = [s for s in found.on(ground.name) if s.method in proved and not s.undecided]
+        ranked = [s for s in found.on(ground.name) if s.method in proved and s.solved]
         if ranked:
             wins[ranked[0].method] = wins.get(ranked[0].method, 0) + 1
     lead = ", ".join(f"{label} on {count}" for label, count in sorted(wins.items(), key=lambda w: -w[1]))
@@ -126,7 +126,7 @@ def _line(place: int, entry: Entry, scores: list[Score]) -> list[Any]:
     errors, trials = sum(s.errors for s in scores), sum(s.trials for s in scores)
     low, high = binomial_interval(errors, trials)
     kept, broken = sum(s.keeps == "yes" for s in scores), any(s.keeps == "no" for s in scores)
-    solved = sum(not s.undecided for s in scores)
+    solved = sum(s.solved for s in scores)
     few = "" if solved == len(scores) else f", {solved} solved"
     return [
         str(place),

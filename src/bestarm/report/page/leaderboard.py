@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bestarm.records.figures import said, span
 from bestarm.report.colours import colour
 from bestarm.report.facts import RunFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
@@ -92,17 +93,12 @@ def _table(facts: RunFacts, shown: Sequence[Standing], rank: int, x: Axis | None
     rows = [
         [
             str(rank + k) if one.mean is not None else "–",
-            tag(
-                "span",
-                dot(one.place, won=one.state == "won"),
-                name(one.name, 80),
-                class_=f"option{' short' * (len(one.name) <= SHORT)}",
-            ),
-            number(one.mean),
-            _whisker(one, x),
-            _interval(one),
+            _option(one),
+            _rounded(facts, one, one.mean),
+            _whisker(facts, one, x),
+            _interval(facts, one),
             number(one.pulls),
-            number(one.lead, 3),
+            _rounded(facts, one, one.lead).removesuffix(" %"),
             tag("span", one.became, class_="when"),
             tag("span", one.left, class_="when") if one.left else "–",
             tag("span", one.why, class_="why") if one.why else "–",
@@ -129,18 +125,33 @@ def _option(one: Standing) -> Html:
     return tag("span", dot(one.place, won=one.state == "won"), name(one.name, 80), class_=kind)
 
 
-def _interval(one: Standing) -> str:
-    return "–" if one.lower is None else f"{number(one.lower)} to {number(one.upper)}"
+def _ends(one: Standing) -> tuple[float, float] | None:
+    return None if one.lower is None or one.upper is None else (one.lower, one.upper)
 
 
-def _whisker(one: Standing, x: Axis | None) -> Html | None:
+def _rounded(facts: RunFacts, one: Standing, value: float | None) -> str:
+    """A number of an option: rounded to its interval, in per cent where the answer card writes per cent."""
+    ends = _ends(one)
+    if value is None or ends is None or facts.card is None:
+        return number(value)
+    return said(value, ends, facts.card.percent)
+
+
+def _interval(facts: RunFacts, one: Standing) -> str:
+    ends = _ends(one)
+    if ends is None:
+        return "–"
+    return span(ends, facts.card.percent) if facts.card else f"{number(ends[0])} to {number(ends[1])}"
+
+
+def _whisker(facts: RunFacts, one: Standing, x: Axis | None) -> Html | None:
     """The mean with its interval, on the axis of all rows."""
     if x is None or one.mean is None:
         return None
     parts: list[Any] = []
-    told = f"{clean(one.name, 80)}: {number(one.mean)}"
+    told = f"{clean(one.name, 80)}: {_rounded(facts, one, one.mean)}"
     if one.lower is not None and one.upper is not None:
-        told += f", {number(one.lower)} to {number(one.upper)}"
+        told += f", {_interval(facts, one)}"
         parts.append(path([(x(one.lower), 9), (x(one.upper), 9)], class_="whisker"))
         parts += [path([(x(end), 5), (x(end), 13)], class_="whisker") for end in (one.lower, one.upper)]
     parts.append(tag("circle", cx=x(one.mean), cy=9, r=4))

@@ -104,7 +104,7 @@ def _arms(facts: SiteFacts) -> Html:
         mean, interval = arm.mean, (arm.lower, arm.upper)
         if verdict and verdict.interval and verdict.arm == f"{facts.group}/{arm.name}":
             mean, interval = verdict.mean, verdict.interval  # an option has only one interval
-        span = "" if mean is None else f" ({number(interval[0])} to {number(interval[1])})"
+        span = "" if None in (mean, *interval) else f" ({number(interval[0])} to {number(interval[1])})"
         rows.append([name(arm.name, 80), number(arm.pulls), f"{number(mean)}{span}", arm.fate])
     return join(
         table(

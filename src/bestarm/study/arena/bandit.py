@@ -97,19 +97,25 @@ class Bandit:
         return np.array([[_rate(model) for model in row] for row in rows])
 
     @cached_property
+    def _averages(self) -> Floats:
+        """Means of 0/1 rewards by option, over the sites."""
+        return np.asarray(self._p.mean(axis=0))
+
+    @cached_property
     def _others(self) -> list[tuple[int, int, RewardModel]]:
         rows = self.models if self.question != ANYWHERE else [[m for row in self.models for m in row]]
         return [(j, k, rows[j][k]) for j, k in np.argwhere(np.isnan(self._p)).tolist()]
 
     def one(self, rng: np.random.Generator, arm: Ints) -> tuple[Floats, Ints]:
-        """One pull per row of the option `arm`: the rewards, and the row of `models` that paid them."""
-        sites = len(self._p)
-        where = rng.integers(sites, size=arm.shape) if sites > 1 else np.zeros(arm.shape, dtype=np.int64)
-        rewards = (rng.random(arm.shape) < self._p[where, arm]).astype(np.float64)
-        for j, k, model in self._others:
-            rows = np.flatnonzero((arm == k) & (where == j))
-            if rows.size:
-                rewards[rows] = model.sums(rng, np.ones(rows.size, dtype=np.int64))
+        """One pull per entry of the option `arm`: the rewards, and the row of `models` that paid each."""
+        sites, k = self._p.shape
+        where = rng.integers(sites, size=arm.shape) if sites > 1 else np.zeros_like(arm)
+        at = where * k + arm if sites > 1 else arm
+        rewards = (rng.random(arm.shape) < self._p.reshape(-1).take(at)).astype(np.float64)
+        for j, option, model in self._others:
+            hit = (arm == option) & (where == j)
+            if hit.any():
+                rewards[hit] = model.sums(rng, np.ones(int(hit.sum()), dtype=np.int64))
         return rewards, where
 
     def batch(self, rng: np.random.Generator, times: Ints) -> tuple[Floats, Ints]:
@@ -122,6 +128,38 @@ class Bandit:
         sums = sum((self._sums(rng, split[..., j], j) for j in range(sites)), np.zeros(times.shape))
         return np.asarray(sums), split.sum(axis=1)
 
+    def several(self, rng: np.random.Generator, arm: Ints, times: Ints) -> tuple[Floats, Ints | None]:
+        """The sum of `times` pulls of one option per row, and the pulls by row and site.
+
+        The pulls by site are None where ``sites_of`` can find them at the end.
+        """
+        if not self._others:
+            return rng.binomial(times, self._averages.take(arm)).astype(np.float64), None
+        if self.question == ANYWHERE:
+            split, where = times[:, None], None
+        else:
+            split = where = rng.multinomial(times, np.full(len(self._p), 1.0 / len(self._p)))
+        sums = rng.binomial(split, np.nan_to_num(self._p.T[arm])).sum(axis=1, dtype=np.float64)
+        for j, k, model in self._others:
+            rows = np.flatnonzero(arm == k)
+            if rows.size:
+                sums[rows] += model.sums(rng, split[rows, j])
+        return sums, where
+
+    def sites_of(self, rng: np.random.Generator, n: Ints, sums: Floats) -> Ints:
+        """Pulls by row and site, from pulls and sums by row and option, if all rewards are 0/1.
+
+        For ``overall``, given the rewards, the site of a pull is independent of everything else: site j has
+        probability p_j/Σp if the pull paid 1, and (1 − p_j)/Σ(1 − p) if it paid 0.
+        """
+        if self.question == ANYWHERE:
+            return self.by_site(n)
+        load, paid = np.zeros((len(n), len(self._p)), dtype=np.int64), sums.astype(np.int64)
+        for k, p in enumerate(self._p.T):
+            load += rng.multinomial(paid[:, k], p / p.sum())
+            load += rng.multinomial(n[:, k] - paid[:, k], (1.0 - p) / (1.0 - p).sum())
+        return load
+
     def by_site(self, times: Ints) -> Ints:
         """Pulls by row and site, from pulls by row and option; only for ``anywhere``."""
         return np.asarray(times @ (self.site[:, None] == np.arange(len(self.clients))).astype(np.int64))
@@ -129,6 +167,15 @@ class Bandit:
     def steps(self, load: Ints) -> Ints:
         """The time for pulls by row and site: a site's clients share them, and all pull in parallel."""
         return np.asarray((-(-load // self.clients)).max(axis=1))
+
+    def round_steps(self, left: Mask) -> Ints:
+        """The time for a round with one pull of each option in `left`, by row.
+
+        For ``overall`` the sites are drawn at random, and a round takes as long as if they were all the same.
+        """
+        if self.question != ANYWHERE:
+            return np.asarray(left.sum(axis=1))
+        return self.steps(self.by_site(left.astype(np.int64)))
 
     def _sums(self, rng: np.random.Generator, times: Ints, j: int) -> Floats:
         sums = rng.binomial(times, np.nan_to_num(self._p[j])).astype(np.float64)
@@ -174,10 +221,15 @@ class Pulls:
 
     def everything(self) -> None:
         """Pull every option once, in one round."""
-        for k in range(self.bandit.k):
-            self._add(np.full(len(self), k))
+        rewards, where = self.bandit.one(self.rng, np.tile(np.arange(self.bandit.k), (len(self), 1)))
+        self.n += 1
+        self.s += rewards
+        np.divide(self.s, self.n, out=self.mean)
+        self.t += self.bandit.k
+        if self.bandit.question != ANYWHERE:
+            np.add.at(self._load, (self.rows[:, None], where), 1)
         self.rounds += 1
-        self.time += int(self._steps(np.ones((1, self.bandit.k), dtype=np.int64))[0])
+        self.time += int(self.bandit.round_steps(np.ones((1, self.bandit.k), dtype=bool))[0])
 
     def pull(self, first: Ints, second: Ints | None = None) -> None:
         """Pull one option, or two different ones, per row, in one round."""
@@ -191,20 +243,18 @@ class Pulls:
 
     def _add(self, arm: Ints) -> None:
         rewards, where = self.bandit.one(self.rng, arm)
-        at = np.arange(0, self.n.size, self.bandit.k) + arm
+        at = self.cells(arm)
         n, s = self.n.reshape(-1), self.s.reshape(-1)
-        n[at] += 1
-        s[at] += rewards
-        self.mean.reshape(-1)[at] = s[at] / n[at]
+        pulls, sums = n.take(at) + 1, s.take(at) + rewards
+        n[at], s[at] = pulls, sums
+        self.mean.reshape(-1)[at] = sums / pulls
         self.t += 1
         if self.bandit.question != ANYWHERE:
             self._load[self.rows, where] += 1
 
-    def _steps(self, times: Ints) -> Ints:
-        """The time that sites need for a batch, by row: their clients share it and pull in parallel."""
-        if self.bandit.question != ANYWHERE:  # at most one pull per option and site
-            return np.full(len(times), self.bandit.k)
-        return self.bandit.steps(self.bandit.by_site(times))
+    def cells(self, arm: Ints) -> Ints:
+        """Where one option per row is in ``n.reshape(-1)``, and in other arrays of the same shape."""
+        return np.asarray(np.arange(0, self.n.size, self.bandit.k) + arm)
 
     def stop(self, done: Mask, answer: Ints) -> Mask | None:
         """End the trials in `done` with these answers, and all others undecided if too many pulls were made.

@@ -21,7 +21,7 @@ from bestarm.protocol.registry import METHODS, Method
 from bestarm.simulate.identify import prepare
 from bestarm.study.arena.bandit import Bandit
 from bestarm.study.arena.baseline import Baseline
-from bestarm.study.arena.baselines import BASELINES
+from bestarm.study.arena.baselines import known
 from bestarm.study.cells import COLUMNS, Cell, Runnable, blocks_of, stream_of
 from bestarm.util.seeds import stream
 from bestarm.util.text import nearest, shorten
@@ -154,11 +154,11 @@ def entrant(given: str | Baseline | Method) -> Entrant:
     name, *settings = given.split(":")
     if name in METHODS:
         return _of_method(given, METHODS[name], dict(_setting(text, given) for text in settings))
-    if name not in BASELINES:
-        raise InputError(f'method "{name}" is unknown', fix=nearest(name, [*METHODS, *BASELINES]))
+    if name not in known():
+        raise InputError(f'method "{name}" is unknown', fix=nearest(name, [*METHODS, *known()]))
     if settings:
         raise InputError(f'"{given}" can\'t be used', expected=f"{name}: a baseline has no options")
-    return entrant(BASELINES[name])
+    return entrant(known()[name])
 
 
 def _of_method(label: str, method: Method, options: dict[str, object]) -> Entrant:
@@ -166,8 +166,8 @@ def _of_method(label: str, method: Method, options: dict[str, object]) -> Entran
     title = f"{method.title} ({shown})" if shown else method.title
     for key in options:
         if key not in method.options.__dataclass_fields__ or key == "delta":
-            known = [name for name in method.options.__dataclass_fields__ if name != "delta"]
-            raise InputError(f'"{label}": key "{key}" can\'t be set', fix=nearest(key, known))
+            settable = [name for name in method.options.__dataclass_fields__ if name != "delta"]
+            raise InputError(f'"{label}": key "{key}" can\'t be set', fix=nearest(key, settable))
     return Entrant(label, title, method.proof, method.summary, method=method, options=options)
 
 
@@ -188,7 +188,7 @@ def _setting(text: str, label: str) -> tuple[str, object]:
 def everyone() -> list[Entrant]:
     """All registered methods that have a server, and all baselines."""
     registered = [name for name, method in METHODS.items() if not method.peers]
-    return [entrant(name) for name in (*registered, *BASELINES)]
+    return [entrant(name) for name in (*registered, *known())]
 
 
 def chosen(methods: Sequence[str | Baseline | Method] | None) -> list[Entrant]:

@@ -76,6 +76,11 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     over_limit: float | None
     command: str
 
+    @property
+    def solved(self) -> bool:
+        """Whether every run gave an answer, and the error rate was not shown to be above δ."""
+        return not self.undecided and self.keeps != "no"
+
     def cost(self, name: str) -> Mean:
         """The cost with this name."""
         found = {
@@ -134,13 +139,13 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
         raise InputError(f"{method} was not run on {instance}" + (f": {why[0]}" if why else ""))
 
     def on(self, instance: str) -> list[Score]:
-        """The scores on an instance, fewest pulls first; those with undecided runs last."""
+        """The scores on an instance, fewest pulls first; those that did not solve it last."""
         found = [score for score in self.scores if score.instance == instance]
-        return sorted(found, key=lambda score: (score.undecided > 0, score.pulls.mean))
+        return sorted(found, key=lambda score: (not score.solved, score.pulls.mean))
 
     def front(self, instance: str, x: str = "rounds", y: str = "pulls") -> list[Score]:
         """The scores on an instance that no other beats in both costs; by the first cost."""
-        found = [score for score in self.scores if score.instance == instance and not score.undecided]
+        found = [score for score in self.scores if score.instance == instance and score.solved]
         ranked = sorted(found, key=lambda score: (score.cost(x).mean, score.cost(y).mean))
         front: list[Score] = []
         for score in ranked:
@@ -152,11 +157,12 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
         """For each entrant, its cost over the least cost of any entrant, on each instance that it solved.
 
         The share of instances with a ratio of at most τ is the performance profile of Dolan and Moré (2002).
-        An instance on which a run stayed undecided, or which the entrant can't run, has no ratio.
+        An instance that the entrant did not solve (a run stayed undecided, or too many were wrong), or can't
+        run, has no ratio.
         """
         ratios: dict[str, list[float]] = {}
         for name in instances:
-            solved = [score for score in self.on(name) if not score.undecided]
+            solved = [score for score in self.on(name) if score.solved]
             least = min((score.cost(cost).mean for score in solved), default=0.0)
             for score in solved:
                 ratios.setdefault(score.method, []).append(score.cost(cost).mean / max(least, 1e-12))

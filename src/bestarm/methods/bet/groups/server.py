@@ -254,7 +254,10 @@ class Server(RoundServer):
 
     def _won(self, arm: int) -> list[Action]:
         j, at = int(self.group[arm]), np.array([arm])
-        mean, ends = self._means(at).item(), self._intervals(at, self.options.alpha)
+        mean, ends = (
+            self._means(at).item(),
+            self._intervals(at, bet_decisions.interval_level(self.options.alpha)),
+        )
         interval = (ends[0].item(), ends[1].item())
         return self._identified(j, arm - self.own[j].start, mean=mean, interval=interval)
 

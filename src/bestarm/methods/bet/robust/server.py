@@ -246,13 +246,13 @@ class Server(GroupServer):
         count, total, squares, least, most = self.sums.at(at).parts
         full = np.full(len(count), float(self.full[arm]))
         complete, above, below = count == full, self.above[at], self.below[at]
-        ends = []
+        ends, level = [], bet_decisions.interval_level(self.options.alpha)
         for first, second, smallest in (
             (total - above, squares, least),
             (count - total - below, count - 2 * total + squares, 1.0 - most),
         ):
             told = Sums(full, first, second, np.where(complete, smallest, 0.0), full)
-            ends.append(float(robust_decisions.lower_ends(told, self.f, self.options.alpha)))
+            ends.append(float(robust_decisions.lower_ends(told, self.f, level)))
         return ends[0], 1.0 - ends[1]
 
     def _left(self, j: int) -> list[int]:

@@ -11,8 +11,10 @@ proved about it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from scipy.special import xlogy
 
 from bestarm.protocol.decisions import Floats, Ints
 
@@ -43,13 +45,38 @@ def evidence(n: Ints, sums: Floats, leader: Ints) -> Floats:
     """Z of the leader against each option, by row: ∞ for the leader itself, 0 for an option with a larger
     mean.
 
+    With h(x) = x·ln x, Z is f(n_b, s_b) + f(n_a, s_a) − f(n_b + n_a, s_b + s_a), f(n, s) = h(s) + h(n − s) −
+    h(n). Counts and sums of 0/1 rewards are whole numbers, whose h is looked up in a table.
+
     >>> evidence(np.array([[10, 10, 10]]), np.array([[9.0, 4.0, 9.5]]), np.array([0])).round(3).tolist()
     [[inf, 2.968, 0.0]]
     """
-    rows, mean = np.arange(len(n)), sums / n
-    own, top = n * entropy(mean), mean[rows, leader][:, None]
-    both, total = n + n[rows, leader][:, None], sums + sums[rows, leader][:, None]
-    z = own + own[rows, leader][:, None] - both * entropy(total / both)
-    z = np.where(mean > top, 0.0, np.maximum(z, 0.0))
-    z[rows, leader] = np.inf
+    at = np.arange(0, n.size, n.shape[1]) + leader
+    whole = sums.astype(np.int64)
+    h: Callable[[Any], Floats] = _looked_up if (whole == sums).all() else _h
+    s: Any = whole if h is _looked_up else sums
+    own = h(s) + h(n - s) - h(n)
+    n_b, s_b, own_b = (values.reshape(-1).take(at)[:, None] for values in (n, s, own))
+    both, total = n + n_b, s + s_b
+    z = own + own_b - (h(total) + h(both - total) - h(both))
+    ahead = s * n_b > s_b * n
+    z = np.where(ahead, 0.0, np.maximum(z, 0.0))
+    z.reshape(-1)[at] = np.inf
     return np.asarray(z)
+
+
+def _h(x: Floats) -> Floats:
+    return np.asarray(xlogy(x, x))
+
+
+class _Table:
+    """h of 0, 1, 2, …, as far as it was needed."""
+
+    values: Floats = np.zeros(1)
+
+
+def _looked_up(x: Ints) -> Floats:
+    """h of whole numbers."""
+    if (most := int(x.max(initial=0))) >= len(_Table.values):
+        _Table.values = _h(np.arange(2.0 * most + 2.0))
+    return np.asarray(_Table.values.take(x))

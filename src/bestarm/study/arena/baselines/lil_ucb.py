@@ -11,6 +11,8 @@ asks for a λ that is larger by a factor that depends on δ′, and λ = 9 is th
 is claimed here.
 
 *The heuristic* of the same paper: ε = 0, β = ½, λ = 1 + 10/K and δ′ = δ/5, without a proof.
+
+The kernel makes pulls of the same option at once where the index can't fall below the others before the last.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from functools import partial
 
 import numpy as np
 
-from bestarm.protocol.decisions import Floats
-from bestarm.study.arena.bandit import Bandit, Outcome, Pulls
+from bestarm.protocol.decisions import Floats, Ints
+from bestarm.study.arena.bandit import Bandit, Outcome
 from bestarm.study.arena.baseline import Baseline
 
 SIGMA = 0.5
 
 
-def bonus(n: Floats, epsilon: float, beta: float, inner: float) -> Floats:
+def bonus(n: Floats | Ints, epsilon: float, beta: float, inner: float) -> Floats:
     """What is added to the mean of an option with n pulls; ∞ while ln((1+ε)n) is 0."""
     with np.errstate(divide="ignore"):
         logs = np.log(np.log((1.0 + epsilon) * n) / inner)
@@ -40,6 +42,18 @@ def inner_level(delta: float, epsilon: float) -> float:
     return float((np.sqrt(1.0 + delta) - 1.0) ** 2 / (4.0 * c))
 
 
+def safe_pulls(mean: Floats, n: Ints, wide: Floats, second: Floats) -> Floats:
+    """How many pulls of the leading option can be made at once, by row, because it leads until the last one.
+
+    After i pulls that all pay 0, its index is at least mean·r² + wide·r, r = √(n/(n + i)), since the log
+    in the bonus grows. It leads as long as that is above the second largest index.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r = 2.0 * second / (wide + np.sqrt(wide**2 + 4.0 * mean * second))
+        sure = np.ceil(n * (1.0 / r**2 - 1.0) * (1.0 - 1e-9))
+    return np.asarray(np.where(np.isfinite(wide) & (sure > 1.0), sure, 1.0))
+
+
 def _lil_ucb(
     bandit: Bandit, delta: float, rng: np.random.Generator, trials: int, most: int, *, heuristic: bool
 ) -> Outcome:
@@ -47,19 +61,38 @@ def _lil_ucb(
         epsilon, beta, share, inner = 0.0, 0.5, 1.0 + 10.0 / bandit.k, delta / 5.0
     else:
         epsilon, beta, share, inner = 0.01, 1.0, 9.0, inner_level(delta, 0.01)
-    game = Pulls(bandit, rng, trials, most)
-    game.everything()
-    index = game.mean + bonus(np.ones((trials, 1)), epsilon, beta, inner)
-    while len(game):
+    outcome, trial, k = Outcome(bandit, trials), np.arange(trials), bandit.k
+    once = np.ones((trials, k), dtype=np.int64)
+    s, load = bandit.batch(rng, once)
+    first = int(bandit.round_steps(once > 0)[0])
+    t, n, index = np.full(trials, k), once, s + bonus(np.ones(1), epsilon, beta, inner)
+    while len(trial):
         arm = index.argmax(axis=1)
-        game.pull(arm)
-        rows = game.rows
-        n = game.n[rows, arm].astype(np.float64)
-        index[rows, arm] = game.mean[rows, arm] + bonus(n, epsilon, beta, inner)
-        keep = game.stop(n >= 1.0 + share * (game.t - n), arm)
-        if keep is not None:
-            index = index[keep]
-    return game.outcome
+        at = np.arange(0, n.size, k) + arm
+        index.reshape(-1)[at] = -np.inf
+        own = n.reshape(-1).take(at)
+        mean = s.reshape(-1).take(at) / own
+        sure = safe_pulls(mean, own, bonus(own, epsilon, beta, inner), index.max(axis=1))
+        enough = np.ceil(1.0 + share * (t - own)) - own  # pulls that the option lacks to win
+        jump = np.minimum(np.minimum(sure, np.maximum(enough, 1.0)), most - 1 - t).astype(np.int64)
+        rewards, where = bandit.several(rng, arm, jump)
+        own, t = own + jump, t + jump
+        load = load if where is None else load + where
+        n.reshape(-1)[at] = own
+        s.reshape(-1)[at] += rewards
+        index.reshape(-1)[at] = s.reshape(-1).take(at) / own + bonus(own, epsilon, beta, inner)
+        done = own >= 1.0 + share * (t - own)
+        ended = done | (t + 2 > most)
+        if ended.any():
+            made, sites = t[ended], load[ended]
+            if where is None:
+                sites = bandit.sites_of(rng, n[ended], s[ended])
+            bits = (made * bandit.reward_bits, (made + 1) * bandit.address_bits)
+            rounds = made - k + 1  # the first round has a pull of each option, each further one has one pull
+            answer = np.where(done, arm, -1)[ended]
+            outcome.put(trial[ended], answer, rounds, rounds - 1 + first, sites, *bits)
+            trial, t, n, s, index, load = (values[~ended] for values in (trial, t, n, s, index, load))
+    return outcome
 
 
 LIL_UCB = Baseline(

@@ -17,93 +17,99 @@ probability at most exp(−β(n)) for rewards in [0, 1]. One side per arm is eno
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import xlog1py, xlogy
 
 from bestarm.protocol.decisions import Floats, Ints
+from bestarm.stats.limit import kl
 from bestarm.study.arena.bandit import Bandit, Outcome, Pulls
 from bestarm.study.arena.baseline import Baseline
 
 
-def radius(n: Floats, t: int, arms: int, delta: float) -> Floats:
+def radius(n: float, t: int, arms: int, delta: float) -> float:
     """LUCB's radius in round t of an arm with n pulls."""
-    return np.asarray(np.sqrt(np.log(1.25 * arms * float(t) ** 4 / delta) / (2.0 * n)))
+    return float(np.sqrt(np.log(1.25 * arms * float(t) ** 4 / delta) / (2.0 * n)))
 
 
-def rate(n: Floats, arms: int, delta: float) -> Floats:
+def rate(n: Ints | float, arms: int, delta: float) -> Floats:
     """KL-LUCB's β(n)."""
-    return np.asarray(np.log(arms * n * (n + 1.0) / delta))
+    return np.asarray(np.log(arms / delta * n * (n + 1.0)))
 
 
 def kl_bound(mean: Floats, level: Floats, upper: bool) -> Floats:
-    """The largest (or smallest) q with kl(mean, q) ≤ level, to 1e-12.
+    """The largest (or smallest) q with kl(mean, q) ≤ level, to a relative error of 1e-12 of its distance.
 
     kl is convex in q, so Newton's method goes towards the root monotonically from outside. It starts at the
-    bound that Pinsker's inequality gives, which is never inside.
+    bound that Pinsker's inequality gives, or a closer one, neither of which is ever inside.
 
     >>> kl_bound(np.array([0.5, 0.0]), np.array([0.02, 0.1]), True).round(6).tolist()
     [0.599008, 0.095163]
     """
     if not upper:
         return np.asarray(1.0 - kl_bound(1.0 - mean, level, True))
+    rest = 1.0 - mean
     with np.errstate(divide="ignore", invalid="ignore"):
-        own = np.where(mean > 0.0, mean * np.log(mean), 0.0)
-        own += np.where(mean < 1.0, (1.0 - mean) * np.log1p(-mean), 0.0)
+        own = xlogy(mean, mean) + xlogy(rest, rest) - level
         # Two bounds from outside: Pinsker's, and (1−mean)·ln(1/(1−q)) ≤ level + entropy.
-        top = np.minimum(mean + np.sqrt(level / 2.0), -np.expm1((own - level) / (1.0 - mean)))
+        top = np.minimum(mean + np.sqrt(level / 2.0), -np.expm1(own / rest))
         q = np.where(mean < 1.0, np.minimum(top, 1.0 - 1e-15), 1.0)
         for _ in range(50):
-            excess = own - np.where(mean > 0.0, mean * np.log(q), 0.0) - (1.0 - mean) * np.log1p(-q) - level
-            step = np.where(mean < 1.0, excess * q * (1.0 - q) / (q - mean), 0.0)
-            q = np.maximum(q - np.maximum(step, 0.0), mean)
-            if not (step > 1e-12).any():
+            far = q - mean
+            step = (own - xlogy(mean, q) - xlog1py(rest, -q)) * q * (1.0 - q) / far
+            step = np.maximum(np.where(mean < 1.0, step, 0.0), 0.0)
+            q = np.maximum(q - step, mean)
+            if not (step > 1e-6 * far).any():  # the error is squared by each step
                 break
-    return q
+    return np.asarray(q)
 
 
 def _lucb(bandit: Bandit, delta: float, rng: np.random.Generator, trials: int, most: int) -> Outcome:
     game = Pulls(bandit, rng, trials, most)
     game.everything()
+    scale = np.ones((trials, bandit.k))  # of the radius: 1/√n
     while len(game):
-        wide = radius(game.n.astype(np.float64), game.rounds, bandit.k, delta)
-        rows, upper = game.rows, game.mean + wide
         leader = game.mean.argmax(axis=1)
-        lower = game.mean[rows, leader] - wide[rows, leader]
-        upper[rows, leader] = -np.inf
+        best = game.cells(leader)
+        upper = scale * radius(1.0, game.rounds, bandit.k, delta)
+        lower = game.mean.reshape(-1).take(best) - upper.reshape(-1).take(best)
+        upper += game.mean
+        upper.reshape(-1)[best] = -np.inf
         rival = upper.argmax(axis=1)
-        keep = game.stop(lower >= upper[rows, rival], leader)
+        keep = game.stop(lower >= upper.reshape(-1).take(game.cells(rival)), leader)
         if keep is not None:
-            leader, rival = leader[keep], rival[keep]
+            leader, rival, scale = leader[keep], rival[keep], scale[keep]
         if len(game):
             game.pull(leader, rival)
+            for arm in (leader, rival):
+                at = game.cells(arm)
+                scale.reshape(-1)[at] = 1.0 / np.sqrt(game.n.reshape(-1).take(at))
     return game.outcome
 
 
 def _kl_lucb(bandit: Bandit, delta: float, rng: np.random.Generator, trials: int, most: int) -> Outcome:
     game = Pulls(bandit, rng, trials, most)
     game.everything()
-    lower, upper = np.zeros((trials, bandit.k)), np.zeros((trials, bandit.k))
-    for arm in range(bandit.k):
-        _renew(game, lower, upper, np.arange(trials), np.full(trials, arm), delta)
+    upper = np.ones((trials, bandit.k))
+    level = rate(1.0, bandit.k, delta)
+    upper[:] = kl_bound(game.mean, np.full(game.mean.shape, level), True)
     while len(game):
-        rows = game.rows
         leader = game.mean.argmax(axis=1)
+        best = game.cells(leader)
         reach = upper.copy()
-        reach[rows, leader] = -np.inf
+        reach.reshape(-1)[best] = -np.inf
         rival = reach.argmax(axis=1)
-        keep = game.stop(lower[rows, leader] >= reach[rows, rival], leader)
+        top, n = game.mean.reshape(-1).take(best), game.n.reshape(-1).take(best)
+        rest = reach.reshape(-1).take(game.cells(rival))
+        # The leader's lower bound is at least q if q is below its mean and kl(mean, q) ≥ β(n)/n.
+        apart = (rest < top) & (n * kl(top, np.minimum(rest, top)) >= rate(n, bandit.k, delta))
+        keep = game.stop(apart, leader)
         if keep is not None:
-            lower, upper, leader, rival = lower[keep], upper[keep], leader[keep], rival[keep]
+            leader, rival, upper = leader[keep], rival[keep], upper[keep]
         if len(game):
             game.pull(leader, rival)
-            _renew(game, lower, upper, np.tile(game.rows, 2), np.concatenate([leader, rival]), delta)
+            at = np.concatenate([game.cells(leader), game.cells(rival)])
+            n, mean = game.n.reshape(-1).take(at), game.mean.reshape(-1).take(at)
+            upper.reshape(-1)[at] = kl_bound(mean, rate(n, bandit.k, delta) / n, True)
     return game.outcome
-
-
-def _renew(game: Pulls, lower: Floats, upper: Floats, rows: Ints, arms: Ints, delta: float) -> None:
-    """Compute the bounds of one arm per row again; those of all others stay as they are."""
-    n, mean = game.n[rows, arms].astype(np.float64), game.mean[rows, arms]
-    level = rate(n, game.bandit.k, delta) / n
-    upper[rows, arms] = kl_bound(mean, level, True)
-    lower[rows, arms] = kl_bound(mean, level, False)
 
 
 LUCB = Baseline(

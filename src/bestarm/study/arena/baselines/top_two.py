@@ -24,13 +24,18 @@ def _top_two(
     game.everything()
     while len(game):
         best = game.mean.argmax(axis=1)
-        z = evidence(game.n, game.s, best).min(axis=1)
-        game.stop(z > threshold(game.t, bandit.k, delta), best)
+        cost = evidence(game.n, game.s, best)
+        keep = game.stop(cost.min(axis=1) > threshold(game.t, bandit.k, delta), best)
+        if keep is not None:
+            best, cost = best[keep], cost[keep]
         if not len(game):
             break
         leader = rng.beta(1.0 + game.s, 1.0 + game.n - game.s).argmax(axis=1)
-        cost = evidence(game.n, game.s, leader)
-        cost = np.where(cost == 0.0, -rng.random(cost.shape), cost)
+        other = np.flatnonzero(leader != best)
+        if other.size:
+            cost[other] = evidence(game.n[other], game.s[other], leader[other])
+        ahead = cost == 0.0
+        cost[ahead] = -rng.random(int(ahead.sum()))
         coin = rng.random(len(game)) < 0.5
         game.pull(np.where(coin, leader, cost.argmin(axis=1)))
     return game.outcome

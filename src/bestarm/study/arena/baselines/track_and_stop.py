@@ -21,6 +21,7 @@ from bestarm.study.arena.baselines.likelihood import Threshold, entropy, evidenc
 EDGE = 1e-9  # means are kept this far from 0 and 1, where kl is infinite
 LEAST = 1e-30  # of kl, so that its third power can be divided by
 PRECISE = 1e-6
+CLOSE = 1e-3  # from here one more step is enough
 MOST_STEPS = 100
 
 
@@ -78,7 +79,7 @@ class Shares:
 
 
 def _step(state: list[Floats], facts: tuple[Floats, Floats, Floats, Mask, Floats, Floats]) -> Mask:
-    """One step of Newton's method; returns the rows that were solved before it, which it leaves alone."""
+    """One step of Newton's method; returns the rows that are solved. Those that were stay as they are."""
     x, y, low, high = state
     mu, top, gap, rival, own, own_top = facts
     m = np.clip(top - gap * x / (1.0 + x), EDGE, 1.0 - EDGE)
@@ -87,7 +88,8 @@ def _step(state: list[Floats], facts: tuple[Floats, Floats, Floats, Mask, Floats
     second = np.maximum(own - mu * log_m - (1.0 - mu) * log_w, LEAST)
     off = first + x * second - y[:, None]
     total = np.where(rival, first / second, 0.0).sum(axis=1) - 1.0
-    near = np.where(rival, np.abs(off), 0.0).max(axis=1) <= PRECISE * y + 1e-14
+    worst = np.where(rival, np.abs(off), 0.0).max(axis=1)
+    near = worst <= PRECISE * y + 1e-14
     done = near & ((np.abs(total) <= PRECISE) | (high - low <= PRECISE * high))
     # The slope of the sum in y, with every x following its own equation.
     bend = ((top - m) * second + (m - mu) * first) * gap / (m * (1.0 - m) * (1.0 + x) ** 2 * second**3)
@@ -95,10 +97,12 @@ def _step(state: list[Floats], facts: tuple[Floats, Floats, Floats, Mask, Floats
     state[2], state[3] = np.where(near & (total < 0), y, low), np.where(near & (total > 0), y, high)
     # Move y by what the sum lacks, after each x has followed its own error at the old y.
     new = y - (total - (bend * off).sum(axis=1)) / np.maximum(bend.sum(axis=1), 1e-300)
-    new = np.where((new > state[2]) & (new < state[3]), new, (state[2] + state[3]) / 2.0)
+    inside = (new > state[2]) & (new < state[3])
+    last = inside & (worst <= CLOSE * y) & (np.abs(total) <= CLOSE)  # the error is squared by each step
+    new = np.where(inside, new, (state[2] + state[3]) / 2.0)
     moved = np.clip(x - (off - (new - y)[:, None]) / second, x / 16.0, x * 16.0)
     state[0], state[1] = np.where((done[:, None]) | ~rival, x, moved), np.where(done, y, new)
-    return np.asarray(done)
+    return np.asarray(done | last)
 
 
 def _track_and_stop(
