@@ -102,8 +102,10 @@ class Puller:
             times, began = min(some, pull.times), time.monotonic()
             self._plan(pull)
             self.site.ask(pull, times)
-            helpers = [self._replanning()] if self.source.whole else []
-            await together(self._batch(pull, times), beside=helpers)
+            if self.source.whole:  # its rewards may take long: meanwhile more pulls may be announced
+                await together(self._batch(pull, times), beside=[self._replanning()])
+            else:
+                await self._batch(pull, times)
             self.after()
             await asyncio.sleep(0)  # recorded rewards never wait, and messages must still get through
             took = max(time.monotonic() - began, 1e-6)
@@ -113,8 +115,8 @@ class Puller:
     async def _replanning(self) -> None:
         """Tell the source about pulls that are announced while rewards of earlier ones are still to come."""
         while True:
-            self.changed.clear()
             await self.changed.wait()
+            self.changed.clear()
             if self.site.pull is not None:
                 self._plan(self.site.pull)
 
