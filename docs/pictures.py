@@ -22,13 +22,14 @@ from bestarm.methods.fisher.options import Fisher
 from bestarm.methods.robust_fed_sel import decisions as robust_decisions
 from bestarm.protocol import decisions
 from bestarm.report import plots, wealth_plot
+from bestarm.report.colours import COLOURS
 
 plt = plots.pyplot()
 
 FOLDER = Path(__file__).resolve().parent / "images"
 HOSPITALS = Path(__file__).resolve().parent.parent / "examples" / "hospitals.csv"
 STYLE = {"svg.hashsalt": "bestarm", "svg.fonttype": "none", "font.size": 10, "axes.titlesize": 11}
-BLUE, RED, GREEN = plots.COLOURS[:3]
+BLUE, RED, GREEN = COLOURS[:3]
 GREY = "#777777"
 
 

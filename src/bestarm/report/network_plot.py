@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from bestarm.graphs.graph import Graph, Groups, Nodes, circle, members, numbers
 from bestarm.report import plots
+from bestarm.report.colours import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +56,7 @@ def network(
             places[nodes, 0],
             places[nodes, 1],
             s=size,
-            color=plots.COLOURS[place % len(plots.COLOURS)],
+            color=COLOURS[place % len(COLOURS)],
             marker=plots.MARKERS[place % len(plots.MARKERS)],
             label=" " + plots.plain(name),
             zorder=3,

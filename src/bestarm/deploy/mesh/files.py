@@ -240,7 +240,8 @@ def _same_run(terms: Terms, graph: Graph, old: Mapping[str, Any]) -> Terms:
     """The id of the old run if its terms are the same, so that running peers can continue."""
     if old["setup"] is None:
         return terms
-    kept = dataclasses.replace(terms, run=bytes.fromhex(old["setup"]["run"]), **labels_of(old["setup"]))
+    labels, run = labels_of(old["setup"]), bytes.fromhex(old["setup"]["run"])
+    kept = dataclasses.replace(terms, run=run, name=labels["name"], date=labels["date"])
     same = _read_back(terms_to_dict(kept)) == old["setup"] and _edges(graph) == old["edges"]
     return kept if same else terms
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from bestarm.methods.fisher.options import PREFERENCES
 from bestarm.report import plots
+from bestarm.report.colours import COLOURS
 from bestarm.report.figures.sweep import DELTA, PERIODS, SIGMAS, Drawing, Rows, Sweep
 
 SHOWN = (3, 4, 5, 7, 15)  # values of σ with a line in Figure 4(b)
@@ -110,7 +111,7 @@ def phase2(sweep: Sweep) -> Drawing:
 def _line(ax: Any, x: str, rows: Rows, column: str, place: int, label: str, linestyle: str = "-") -> None:
     """A line through means with its band; an interval's end below 0 is cut, for the logarithmic axis."""
     at, cells = [row[x] for row in rows], [row[column] for row in rows]
-    colour, marker = plots.COLOURS[place], plots.MARKERS[place]
+    colour, marker = COLOURS[place], plots.MARKERS[place]
     mean = np.array([cell["mean"] for cell in cells])
     shown = np.where(mean > 0, mean, np.nan)
     ax.plot(

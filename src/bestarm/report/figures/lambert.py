@@ -6,6 +6,7 @@ import numpy as np
 
 from bestarm.methods.fed_sel import theorem
 from bestarm.report import plots
+from bestarm.report.colours import COLOURS
 from bestarm.report.figures.sweep import Drawing, Sweep
 
 
@@ -20,8 +21,8 @@ def lambert(_: Sweep) -> Drawing:
     lower_x = np.concatenate([turn + np.geomspace(1e-4, 0.3, 100), -np.geomspace(-turn - 0.301, 1e-3, 100)])
     upper_w, lower_w = np.real(lambertw(upper_x, 0)), np.real(lambertw(lower_x, -1))
     for xs, ws, colour, style, name in (
-        (upper_x, upper_w, plots.COLOURS[0], "-", "$W_0$"),
-        (lower_x, lower_w, plots.COLOURS[1], "--", "$W_{-1}$"),
+        (upper_x, upper_w, COLOURS[0], "-", "$W_0$"),
+        (lower_x, lower_w, COLOURS[1], "--", "$W_{-1}$"),
     ):
         left.plot([turn, *xs], [-1.0, *ws], color=colour, linestyle=style, label=name)
     left.plot(turn, -1, "o", color="black", markersize=5)
@@ -30,9 +31,9 @@ def lambert(_: Sweep) -> Drawing:
     x = -np.geomspace(np.exp(-2.0), 1e-6, 150)
     x[0] = -np.exp(-2.0)
     found = theorem.lambert_bounds(x)
-    right.plot(-x, found.upper, color=plots.COLOURS[2], linestyle="-.", label="U(x): γ = 1/4")
-    right.plot(-x, found.exact, color=plots.COLOURS[1], linestyle="--", label="$W_{-1}(x)$")
-    right.plot(-x, found.lower, color=plots.COLOURS[3], label="L(x): γ = 4")
+    right.plot(-x, found.upper, color=COLOURS[2], linestyle="-.", label="U(x): γ = 1/4")
+    right.plot(-x, found.exact, color=COLOURS[1], linestyle="--", label="$W_{-1}(x)$")
+    right.plot(-x, found.lower, color=COLOURS[3], label="L(x): γ = 4")
     right.fill_between(-x, found.lower, found.upper, color="#999999", alpha=0.15, linewidth=0)
     right.set_xscale("log")
     right.invert_xaxis()

@@ -6,6 +6,7 @@ import numpy as np
 
 from bestarm.graphs import generators, robustness
 from bestarm.report import network_plot, plots
+from bestarm.report.colours import COLOURS
 from bestarm.report.figures.sweep import Drawing, Rows, Sweep
 
 
@@ -23,7 +24,7 @@ def network(_: Sweep) -> Drawing:
     picture, ax = plt.subplots(figsize=(8.4, 4.2), layout="constrained")
     network_plot.network(graph, groups, witness=found["C1"][1], ax=ax)
     weak = np.array([graph.positions[graph.names.index(node)] for node in cut])  # type: ignore[index,union-attr]
-    ax.scatter(*weak.T, s=330, marker="s", facecolors="none", edgecolors=plots.COLOURS[7], linestyle=":",
+    ax.scatter(*weak.T, s=330, marker="s", facecolors="none", edgecolors=COLOURS[7], linestyle=":",
                linewidths=1.8, label=" bottleneck", zorder=4)  # fmt: skip
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), labelspacing=1.3)
     edges = [{"from": graph.names[u], "to": graph.names[v]} for u, v in graph.edges]  # type: ignore[index]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bestarm.methods import fed_sel
 from bestarm.protocol.machine import Transitions
 from bestarm.report import machines, plots
+from bestarm.report.colours import COLOURS
 from bestarm.report.figures.sweep import Drawing, Sweep
 
 
@@ -13,10 +14,10 @@ def protocol(client: Transitions, server: Transitions) -> Drawing:
     plt = plots.pyplot()
     picture, ax = plt.subplots(figsize=(10.5, 7.6), layout="constrained")
     phases = {"exploring": "Phase I", "sampling": "Phase II"}
-    lower = machines.draw(client, ax, plots.COLOURS[0], title="client", notes=phases)
+    lower = machines.draw(client, ax, COLOURS[0], title="client", notes=phases)
     depth = min(y for _, y in machines.places(server).values())
     above = lower[3] + 4.3 - depth
-    upper = machines.draw(server, ax, plots.COLOURS[1], title="server", shift=(machines.STEP, above))
+    upper = machines.draw(server, ax, COLOURS[1], title="server", shift=(machines.STEP, above))
     middle = (max(lower[0], upper[0]) + min(lower[1], upper[1])) / 2
     messages = (
         (

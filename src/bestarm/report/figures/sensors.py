@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bestarm.methods.fed_sel import theorem
 from bestarm.problem.problem import Problem
 from bestarm.report import plots
+from bestarm.report.colours import COLOURS
 from bestarm.report.figures.sweep import DELTA, Drawing, Rows, Sweep
 from bestarm.stats import heterogeneity
 
@@ -65,7 +66,7 @@ def _draw_field(ax: Axes, clients: NDArray[np.int64], lines: bool) -> PathCollec
     for (x, y), mean, client in zip(places, means, clients, strict=True):
         colour = "white" if mean < 0.5 else "black"
         ax.text(x, y, str(client + 1), ha="center", va="center", fontsize=8, color=colour, zorder=4)
-    ax.scatter(*TARGET, s=110, marker="^", color=plots.COLOURS[1], edgecolors="black", zorder=5)
+    ax.scatter(*TARGET, s=110, marker="^", color=COLOURS[1], edgecolors="black", zorder=5)
     ax.annotate("target", TARGET, xytext=(9, 5), textcoords="offset points", zorder=5)
     if lines:
         for line in (1, 2):
