@@ -47,6 +47,11 @@ def _made_now(app: Any, page: str, source: list[str]) -> None:
         source[0] = fields.fill(page, source[0])
 
 
+def _made_each_time(app: Any, env: Any, added: set[str], changed: set[str], removed: set[str]) -> set[str]:
+    """The pages that are made from the software: they may change although their files have not."""
+    return {"cli", "gallery", "index", *fields.PLACES} & env.found_docs
+
+
 def _gallery(app: Any, failed: Exception | None) -> None:
     if failed is None and app.builder.format == "html":
         showcase.make(Path(app.outdir) / "pages")
@@ -54,5 +59,6 @@ def _gallery(app: Any, failed: Exception | None) -> None:
 
 
 def setup(app: Any) -> None:
+    app.connect("env-get-outdated", _made_each_time)
     app.connect("source-read", _made_now)
     app.connect("build-finished", _gallery)

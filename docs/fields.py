@@ -1,8 +1,8 @@
 """Tables that are made with the documentation: every field of a record, every option of every method.
 
-``conf.py`` puts them into records.md and scenarios.md. Types and defaults come from the published JSON schema
-and from the options classes, so the pages cannot differ from the software. ``tests/house/test_fields.py``
-checks that no field is without a meaning.
+``conf.py`` puts them into records.md, evidence.md and scenarios.md. Types and defaults come from the JSON
+schemas and from the options classes, so the pages cannot differ from the software.
+``tests/house/test_fields.py`` checks that no field is without a meaning.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 import bestarm as ba
 from bestarm.protocol.registry import METHODS
 from bestarm.protocol.verdict import REASONS
 
-PLACES = {"records": "%%fields%%", "scenarios": "%%options%%"}
+PLACES = {"records": "%%fields%%", "evidence": "%%fields%%", "scenarios": "%%options%%"}
 TYPES = {
     "integer": "integer",
     "number": "number",
@@ -60,7 +62,7 @@ MEANINGS = {
         "time": "the simulator's clock at the verdict: each client makes one pull per step, all in "
         "parallel. Without a server, when the last honest peer decides. Null in a deployed run",
         "summaries": "what each client sent after the verdict about all its arms; null with "
-        "`summaries = false` and in runs of peers. No verdict depends on it",
+        "`summaries = false`. No verdict depends on it",
         "refused_summaries": "summaries that no rewards have, second ones, and those of clients that are "
         "proven faulty",
         "name": "a label: the scenario's file, for a record of `bestarm run`",
@@ -94,6 +96,101 @@ MEANINGS = {
     },
 }
 
+EVIDENCE = {
+    "Evidence": {
+        "kind": "what this file is",
+        "schema": "version of this format",
+        "version": "version of bestarm that made the record",
+        "source": "the table: a file's name, or what was given",
+        "settings": "what was fixed before the data were read",
+        "test": "`exact` if Fisher's exact tests decide, else `e-value`",
+        "status": "whether every question was answered",
+        "best": "the best option: of each site for the question each, under the empty name otherwise; null "
+        "if undecided",
+        "promise": "`withdrawn` if an alarm says that an assumption does not hold",
+        "options": "every option, with its evidence",
+        "rows": "rewards that count",
+        "alarms": "assumptions that do not hold",
+        "checks": "the sums behind the alarms",
+        "notes": "remarks that do not affect the promise",
+        "looks": "the counts and the evidence of each look; empty for looks at any time",
+        "blocks": "the closed blocks of looks at any time; null otherwise",
+        "digest": "SHA-256 over the rest",
+    },
+    "Settings": {
+        "question": "`overall`, `anywhere`, `each` or `control`",
+        "look": "one look, or looks at any time",
+        "looks": "how many looks were declared",
+        "delta": "the error probability that was asked for",
+        "goal": "`max` or `min`",
+        "bounds": "the range of rewards; null if they are 0 or 1",
+        "weights": "the weight of each site, frozen at the first look",
+        "weighted": "where the weights come from: `equal`, `rows` or `given`",
+        "control": "the option that the others are compared with",
+        "margin": "the lead over the control that does not matter",
+        "simultaneous": "whether all sites share one δ",
+        "seed": "of the random orders of the rows",
+        "orders": "how many random orders were averaged",
+        "order": "the column of the time, `file` for the order of the rows, null if the order means nothing",
+        "columns": "which column of the table is what",
+    },
+    "Option": {
+        "name": "the option; `site/option` for the question anywhere",
+        "site": "its site, for the question each; empty otherwise",
+        "rows": "its rewards",
+        "mean": "on your scale; null before the first block of looks at any time is closed",
+        "interval": "of the mean",
+        "status": "`best`, `in` or `out`; for the question control `better`, `worse`, `within`, `open` or "
+        "`control`",
+        "tests": "the evidence against each claim about it",
+        "gap": "its lead over the control",
+        "gap_interval": "of that lead",
+    },
+    "Test": {
+        "claim": "what is tested",
+        "level": "the share of δ that it may use",
+        "evalue": "the evidence against the claim",
+        "pvalue": "where Fisher's exact test decides; null otherwise",
+        "rejected": "whether `evalue` is at least 1/`level`, or `pvalue` at most `level`",
+    },
+    "Alarm": {
+        "kind": "`drift` or `dependence`",
+        "cell": "the option at a site",
+        "pvalue": "of the test",
+        "level": "of the test",
+    },
+    "Check": {
+        "kind": "`drift` or `dependence`",
+        "cell": "the option at a site",
+        "total": "Σd, the sum of differences",
+        "squares": "Σd²; the p-value follows from both",
+    },
+    "Look": {
+        "counts": "the rewards that were there",
+        "log_evalues": "for each contest and claim, the logarithm of the e-value",
+        "pvalues": "for each contest, the p-values of its claims, where Fisher's exact test decides",
+    },
+    "Counts": {
+        "sites": "names of the sites",
+        "options": "names of the options",
+        "site": "of each distinct value: the index of its site",
+        "option": "the index of its option",
+        "value": "the reward, in your unit",
+        "count": "how often it was seen",
+        "width": "the step of the grid to which values were rounded down; 0 if none",
+    },
+    "Blocks": {
+        "sites": "names of the sites",
+        "options": "names of the options",
+        "cells": "the site and the option of each cell, as indices",
+        "used": "rows of each cell that count",
+        "digest": "SHA-256 over the rows that count",
+        "waiting": "rows that do not count yet",
+        "sums": "for each contest and block: numbers, sums, sums of squares, smallest and largest rewards on "
+        "[0, 1], by option and site",
+    },
+}  # fields of the record of `bestarm evidence`
+
 
 def type_of(spec: dict[str, Any]) -> str:
     """The type of a field in words, such as "number or null"."""
@@ -117,7 +214,7 @@ def type_of(spec: dict[str, Any]) -> str:
 
 def meaning(part: str, field: str, description: str) -> str:
     """What a field means: from this module, or from the parameters of its class."""
-    said = MEANINGS.get(part, {}).get(field)
+    said = {**MEANINGS, **EVIDENCE}.get(part, {}).get(field)
     found = re.search(rf"^ *{field} : [^\n]*\n((?: {{8}}[^\n]*\n?)+)", description, re.MULTILINE)
     text = said or (" ".join(found[1].split()) if found else "")
     return text.replace("|", "\\|").replace("``", "`")
@@ -131,6 +228,17 @@ def record_fields() -> str:
     reasons = "\n".join(f"| `{name}` | {said} |" for name, said in REASONS.items())
     tables.append(f"### Reasons\n\n| `verdict.reason` | the run ended because |\n|---|---|\n{reasons}")
     return "\n\n".join(tables)
+
+
+def evidence_schema() -> dict[str, Any]:
+    """The kinds of objects in the record of evidence."""
+    _, parts = msgspec.json.schema_components([ba.Evidence], ref_template="#/$defs/{name}")
+    return parts
+
+
+def evidence_fields() -> str:
+    """All fields of a record of evidence, one table for each kind of object."""
+    return "\n\n".join("\n".join(_table(name, spec)) for name, spec in evidence_schema().items())
 
 
 def _table(name: str, spec: dict[str, Any]) -> Iterator[str]:
@@ -163,5 +271,5 @@ def options() -> str:
 
 def fill(page: str, text: str) -> str:
     """Put the tables into the text of a page."""
-    makers = {"records": record_fields, "scenarios": options}
+    makers = {"records": record_fields, "evidence": evidence_fields, "scenarios": options}
     return text.replace(PLACES[page], makers[page]()) if page in makers else text

@@ -14,10 +14,17 @@ from bestarm.problem.question import KEYS as QUESTION_KEYS
 from bestarm.protocol.registry import METHODS
 from bestarm.scenario import load
 
+SCHEMAS = {
+    "records": (ba.record_schema()["$defs"], fields.record_fields, fields.MEANINGS),
+    "evidence": (fields.evidence_schema(), fields.evidence_fields, fields.EVIDENCE),
+}
 
-def test_every_field_of_the_published_schema_has_a_type_and_a_meaning():
-    text = fields.record_fields()
-    for part, spec in ba.record_schema()["$defs"].items():
+
+@pytest.mark.parametrize("page", SCHEMAS)
+def test_every_field_of_a_schema_has_a_type_and_a_meaning(page):
+    schema, make, _ = SCHEMAS[page]
+    text = make()
+    for part, spec in schema.items():
         assert f"### {part}\n" in text
         for field in spec["properties"]:
             (row,) = re.findall(
@@ -28,9 +35,11 @@ def test_every_field_of_the_published_schema_has_a_type_and_a_meaning():
             assert meaning.strip(), (part, field)
 
 
-def test_no_meaning_is_kept_for_a_field_that_is_gone():
-    for part, known in fields.MEANINGS.items():
-        assert set(known) <= set(ba.record_schema()["$defs"][part]["properties"]), part
+@pytest.mark.parametrize("page", SCHEMAS)
+def test_no_meaning_is_kept_for_a_field_that_is_gone(page):
+    schema, _, meanings = SCHEMAS[page]
+    for part, known in meanings.items():
+        assert set(known) <= set(schema[part]["properties"]), part
 
 
 @pytest.mark.parametrize(
