@@ -304,7 +304,7 @@ def save(data: bytes, target: Path) -> None:
     """Write a picture as lossless WebP, which is smaller than PNG."""
     from PIL import Image
 
-    Image.open(io.BytesIO(data)).convert("RGB").save(target, lossless=True, quality=100, method=6)
+    Image.open(io.BytesIO(data)).convert("RGB").save(target, lossless=True, quality=50, method=4)
 
 
 def markdown() -> str:

@@ -39,6 +39,16 @@ def test_sites_that_share_options_are_told_what_is_asked_in_the_first_line(besta
     assert (told["question"], told["asked_silently"]) == ("anywhere", True)
 
 
+def test_a_simulation_says_so_before_it_says_what_was_asked(bestarm, tmp_path):
+    rows = [f"s{k % 2},{'ab'[k // 2 % 2]},{int(k % 4 < 2)}" for k in range(40)]
+    (tmp_path / "won.csv").write_text("\n".join(["site,banner,won", *rows]) + "\n")
+    data = 'csv = "won.csv"\ngroup = "site"\narm = "banner"\nreward = "won"\nrows = "resample"'
+    (tmp_path / "again.toml").write_text(f"max_rounds = 2\n[data]\n{data}\n")
+    lines = bestarm("run", "again.toml", "--seed", 1).stdout.splitlines()
+    assert lines[0].startswith("Simulation: ")
+    assert lines[-1].startswith("Asked: which option of which site is best?")
+
+
 def test_the_overall_answer_is_shown_with_a_table_of_options_by_site(bestarm, tmp_path):
     done = bestarm("run", "overall.toml", "--seed", 1, "--out", "record.json", "--report", "page.html")
     assert done.returncode == 0, done.stderr

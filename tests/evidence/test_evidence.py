@@ -196,6 +196,9 @@ def test_looks_that_were_declared_are_counted_and_add_up(tmp_path, table):
     for k, option in enumerate(two.options):
         logs = [look.log_evalues[0][k] for look in two.looks]
         assert option.evalue == pytest.approx(sum(map(math.exp, logs)) / 2, rel=1e-9)
+    for option, alone in zip(two.options, ba.evidence(table, **COLUMNS).options, strict=True):
+        assert option.interval[0] < alone.interval[0]  # each look has its share of the misses
+        assert option.interval[1] > alone.interval[1]
     assert verify(two).ok
     with table.open("a") as file:
         file.write("east,blue,1\n")

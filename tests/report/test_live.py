@@ -166,7 +166,7 @@ def test_only_changes_are_sent_and_a_reconnect_continues_where_it_stopped(folds)
         again.close()
         folds.go()
         later = Stream(url, last=seen)
-        late = later.until(lambda event: event["state"] == "over")
+        late = later.until(lambda event: event["state"] == "over" and event["n"] == len(folds.desk.journal))
         assert late["n"] == len(folds.desk.journal)
         assert "west/a" in later.sections["top"]
         later.close()

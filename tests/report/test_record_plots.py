@@ -86,3 +86,13 @@ def test_objects_have_short_reprs():
     found = ba.plan(small, methods=["fisher"], trials=20, seed=1, workers=1, quick=True)
     assert repr(found).startswith("Plan(fisher")
     assert len(repr(found)) < 120
+
+
+def test_peers_that_found_nothing_are_drawn_with_the_means_that_they_told():
+    record = ba.identify(ba.load("examples/robots.toml"), budget=500)
+    ax = record.plot()
+    ax.figure.canvas.draw()
+    shown = [label.get_text() for label in ax.get_xticklabels()]
+    assert shown[0] == "east/valve-1"
+    assert len(shown) == 7
+    assert "no round was completed" in ax.get_xlabel()

@@ -463,3 +463,16 @@ def test_each_peer_sends_a_summary_after_the_verdict_and_no_lie_in_it_changes_an
     assert ba.verify(record, replay=True).ok
     assert ba.verify(kept, replay=True).ok
     assert not ba.verify(msgspec.structs.replace(record, summaries={}).sealed()).ok
+
+
+def test_clients_and_not_numbers_name_the_nodes_of_a_scenario_s_network(tmp_path, capsys):
+    path = tmp_path / "s.toml"
+    path.write_text(SCENARIO.replace("k = 5", "k = 3"))
+    assert ba.load(path).network.graph.names is None
+    assert app(["network", str(path), "--json"], standalone_mode=False) == 0
+    facts = json.loads(capsys.readouterr().out)
+    clients = ba.load(path).problem.layout.clients
+    assert facts["witness"]
+    assert set(facts["witness"]) <= set(clients)
+    with pytest.raises(InputError, match=f"no node in {{.*({'|'.join(clients)})"):
+        ba.identify(ba.load(path), exchange="means")

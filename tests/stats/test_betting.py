@@ -169,6 +169,16 @@ def test_the_interval_covers_the_mean_at_all_looks_together(law):
     assert misses(draw, mean, 0.1, 400, (5, 10, 20, 40, 80, 160, 320, 640)) <= 75
 
 
+def test_intervals_of_many_samples_are_those_of_each():
+    rng = np.random.default_rng(6)
+    n = rng.integers(0, 60, betting.MANY_SAMPLES + 300).astype(float)
+    s = rng.binomial(n.astype(int), 0.3).astype(float)
+    low, high = betting.intervals(n, s, s, 0 * n, 0 * n + 1, 0.05, rounded=0.01)
+    for k in range(0, len(n), 40):
+        own = betting.interval(n[k], s[k], s[k], 0.0, 1.0, 0.05, rounded=0.01)
+        assert (low[k], high[k]) == pytest.approx(own, abs=1e-12)
+
+
 def test_an_interval_from_rounded_sums_contains_the_exact_one():
     rng = np.random.default_rng(5)
     x = rng.beta(2, 3, 200)

@@ -70,7 +70,8 @@ def run(
     """Run a scenario once, in this process, and name the best arm. Options given here override the file's."""
     chosen = given(options)
     loaded, chosen = load_asked(scenario, chosen)
-    say_question(loaded, chosen, quiet=as_json)
+    simulates = loaded.problem.data is not None and loaded.problem.data.resample
+    say_question(loaded, chosen, quiet=as_json or simulates)
     warn_of_ties(loaded, method, {**loaded.options, **chosen})
     warn_of_liars(loaded, method, {**loaded.options, **chosen})
     for path in (save, plot, report, journal):
@@ -110,6 +111,8 @@ def run(
     show(
         record, seed is None and loaded.seed is None and journal is None, None if save is None else str(save)
     )
+    if simulates:  # whose first line says so
+        say_question(loaded, chosen)
     for text in wrote:
         out.print(safe(text), soft_wrap=True)
     return code

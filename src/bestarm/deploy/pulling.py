@@ -104,7 +104,7 @@ class Puller:
             times, began = min(some, pull.times), time.monotonic()
             self._plan(pull)
             self.site.ask(pull, times)
-            if self.source.whole:
+            if self.source.whole:  # its rewards may take long: meanwhile more pulls may be announced
                 await together(self._batch(pull, times), beside=[self._replanning()])
             else:  # without a task, which lets other work go first
                 await self._batch(pull, times)
@@ -117,8 +117,8 @@ class Puller:
     async def _replanning(self) -> None:
         """Tell the source about pulls that are announced while rewards of earlier ones are still to come."""
         while True:
-            self.changed.clear()
             await self.changed.wait()
+            self.changed.clear()
             if self.site.pull is not None:
                 self._plan(self.site.pull)
 

@@ -97,10 +97,12 @@ def options_of(
 ) -> list[Option]:
     """Every option of a contest; `closed` are the blocks of a look at any time."""
     scale = scale_of(settings)
-    means, ends = _means(contest, sums), intervals(contest, sums, settings.delta, closed)
+    means, ends = _means(contest, sums), intervals(contest, sums, settings.delta, closed, settings.looks)
     rows = sums.count.sum(axis=-1)
     control = contest.options.index(settings.control) if settings.control in contest.options else -1
-    gaps = _gaps(contest, sums, settings.delta, closed, control) if control >= 0 else None
+    gaps = None
+    if control >= 0:
+        gaps = _gaps(contest, sums, settings.delta, closed, settings.looks, control)
     found = []
     for a, name in enumerate(contest.options):
         own = _own(tests, a, control, len(contest.options))
@@ -166,11 +168,14 @@ def _means(contest: Contest, sums: Sums) -> Floats:
     return np.asarray((contest.weights * mean).sum(axis=-1))
 
 
-def intervals(contest: Contest, sums: Sums, alpha: float, closed: Sequence[Sums] | None) -> Ends:
-    """An interval for the value of each option that misses it with probability at most alpha.
+def intervals(
+    contest: Contest, sums: Sums, alpha: float, closed: Sequence[Sums] | None, looks: int = 1
+) -> Ends:
+    """An interval for the value of each option that misses it with probability at most alpha, at all looks.
 
     With one site it is the betting interval, which holds at any time. With several it is Hoeffding's for the
-    weighted mean in one look, and that of bets in the `closed` blocks of a look at any time.
+    weighted mean, at alpha/looks for each of the looks that were declared, and that of bets in the `closed`
+    blocks of a look at any time.
     """
     if contest.single:
         upper = np.minimum(sums.most + contest.grid, 1.0)
@@ -182,14 +187,16 @@ def intervals(contest: Contest, sums: Sums, alpha: float, closed: Sequence[Sums]
     if closed is not None:
         return value_bounds(closed, contest.shape, contest.weights, alpha, contest.grid)
     variance = (contest.weights**2 / sums.count).sum(axis=-1)
-    radius = np.sqrt(math.log(2 / alpha) / 2 * variance) + contest.grid / 2
+    radius = np.sqrt(math.log(2 * looks / alpha) / 2 * variance) + contest.grid / 2
     mean = _means(contest, sums)
     return np.maximum(mean - radius, 0.0), np.minimum(mean + radius, 1.0)
 
 
-def _gaps(contest: Contest, sums: Sums, alpha: float, closed: Sequence[Sums] | None, control: int) -> Ends:
+def _gaps(
+    contest: Contest, sums: Sums, alpha: float, closed: Sequence[Sums] | None, looks: int, control: int
+) -> Ends:
     """An interval for the lead of each option over the control: both values at alpha/2."""
-    low, high = intervals(contest, sums, alpha / 2, closed)
+    low, high = intervals(contest, sums, alpha / 2, closed, looks)
     return low - high[control], high - low[control]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from bestarm.errors import InputError
 from bestarm.problem.moments import Floats, of_values
 from bestarm.problem.rewards import Table
+
+MOST_REMEMBERED = 2**16  # rewards of an arm, up to which orders are remembered
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class CountedRecording:
         return np.asarray(found).reshape(*times.shape, 4)
 
     def _played(self, start: int, times: int) -> Floats:
-        return self._distinct[self._codes[start : start + times]]
+        return np.asarray(self._distinct[self._codes[start : start + times]])
 
     @cached_property
     def _distinct(self) -> Floats:
@@ -90,8 +92,10 @@ class CountedRecording:
         """For each reward in the order of play, which value it has."""
         kind = np.min_scalar_type(len(self.distinct) - 1)
         codes = np.repeat(np.arange(len(self.distinct), dtype=kind), self.counts)
-        np.random.Generator(np.random.PCG64([self.order, len(codes)])).shuffle(codes)
-        return codes
+        if len(codes) > MOST_REMEMBERED:
+            _generator(self.order, len(codes)).shuffle(codes)
+            return codes
+        return np.asarray(codes[_permutation(self.order, len(codes))])
 
     def spec(self) -> dict[str, Any]:
         return {
@@ -100,6 +104,18 @@ class CountedRecording:
             "counts": list(self.counts),
             "order": self.order,
         }
+
+
+def _generator(order: int, size: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64([order, size]))
+
+
+@lru_cache(maxsize=64)
+def _permutation(order: int, size: int) -> NDArray[np.int32]:
+    """The order of play of so many rewards, which is the same for all arms that have as many."""
+    places = np.arange(size, dtype=np.int32)
+    _generator(order, size).shuffle(places)
+    return places
 
 
 def rewards_in(spec: dict[str, Any] | None) -> int | None:

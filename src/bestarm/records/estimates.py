@@ -205,7 +205,7 @@ def _order(values: list[float], place: int, default: float) -> float:
 
 def _ends(samples: set[_Sample]) -> dict[_Sample, tuple[float, float]]:
     """The interval of each sample."""
-    found = {}
+    found: dict[_Sample, tuple[float, float]] = {}
     for level in {level for level, _, _, _ in samples}:
         own = [sample for sample in samples if sample[0] == level]
         _, n, s, q = np.array(own, dtype=np.float64).T

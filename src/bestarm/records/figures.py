@@ -49,14 +49,14 @@ def said(value: float, interval: Interval | None, percent: bool, unit: str = "")
 
 
 def rough(value: float | None, percent: bool) -> str:
-    """A mean whose interval is not shown, with three digits; a dash if there is none.
+    """A mean whose interval is not shown, with a few digits; a dash if there is none.
 
     >>> rough(0.68461, True), rough(153.82, False), rough(None, True)
     ('68.5 %', '154', '–')
     """
     if value is None:
         return "–"
-    return f"{100 * value:.3g} %" if percent else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{100 * value:.1f} %" if percent else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def span(interval: Interval, percent: bool, unit: str = "") -> str:

@@ -52,7 +52,8 @@ class Streams:
         self.words = _state_words(seed, *keys)
 
     def __getitem__(self, place: int) -> np.random.Generator:
-        return np.random.Generator(np.random.PCG64(_Known(self.words[place])))
+        known = _Known(self.words[place])
+        return np.random.Generator(np.random.PCG64(known))  # type: ignore[arg-type]  # NumPy documents it
 
     def __iter__(self) -> Iterator[np.random.Generator]:
         return map(self.__getitem__, range(len(self.words)))
@@ -82,11 +83,11 @@ def _state_words(seed: int, *keys: Words) -> NDArray[np.uint64]:
         nonlocal before
         value, before = value ^ before, next(constants)
         value = value * before
-        return value ^ value >> np.uint32(16)
+        return np.asarray(value ^ value >> np.uint32(16))
 
     def mixed(x: Words, y: Words) -> Words:
         both = np.uint32(0xCA01F9DD) * x - np.uint32(0x4973F715) * y
-        return both ^ both >> np.uint32(16)
+        return np.asarray(both ^ both >> np.uint32(16))
 
     with np.errstate(over="ignore"):
         pool = [hashed(word) for word in sources[:4]]

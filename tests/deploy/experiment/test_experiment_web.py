@@ -12,6 +12,7 @@ import pytest
 import bestarm as ba
 from bestarm.cli import experiment as command
 from bestarm.deploy.experiment import folder as place
+from bestarm.deploy.experiment.callers import Callers
 from bestarm.deploy.experiment.limits import RATE, Limits
 from bestarm.deploy.experiment.queue import Queue
 from bestarm.deploy.experiment.settings import make_settings
@@ -320,3 +321,21 @@ def test_a_key_belongs_to_one_request_of_one_caller(tmp_path):
         assert web.experiment.status.assigned == 3
 
     asyncio.run(main())
+
+
+def test_callers_that_another_process_adds_or_removes_are_noticed(tmp_path):
+    file = tmp_path / "callers.json"
+    served, other = Callers(file), Callers(file)
+    token = other.add("web")
+    assert served.who(f"Bearer {token}") is None
+    served.refresh()
+    assert served.who(f"Bearer {token}") == "web"
+    other.remove("web")
+    served.refresh()
+    assert served.who(f"Bearer {token}") is None
+    file.write_text("{")
+    with pytest.raises(ba.InputError, match="can't be read"):
+        served.refresh()
+    file.unlink()
+    served.refresh()
+    assert served.names == []

@@ -54,6 +54,8 @@ def test_paces_are_told_to_the_machine_when_all_are_known_and_change(keys, paces
     ("told", "at", "signer", "reason"),
     [
         (b"[1]", 100, None, "malformed"),
+        (b'["\xff", 0, 0, 0, false]', 100, None, "malformed"),
+        (b"[" * 90, 100, None, "malformed"),
         (b'["x", 0, 0, 0, false]', 100, None, "malformed"),
         (Told(1, 0, 0, 0, False), 50, None, "old"),
         (b"[1099511627777, 0, 0, 0, false]", 100, None, "malformed"),

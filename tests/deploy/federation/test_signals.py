@@ -66,9 +66,8 @@ async def ends_when_cancelled_once(work, began, seconds=SECONDS):
 
 def broker_that_swallows(call):
     return SimpleNamespace(
-        request=call, ask=call, subscribe=call, publish=call, ack=call, is_closed=False, is_connected=True,
-        new_inbox=lambda: "inbox",
-    )  # fmt: skip
+        request=call, ask=call, subscribe=call, is_closed=False, is_connected=True, new_inbox=lambda: "inbox"
+    )
 
 
 async def publishing(nc):
@@ -77,22 +76,12 @@ async def publishing(nc):
 
 async def waiting_for_an_answer(nc):
     connection = wire.Connection()
-    connection.answers, connection.publish = "inbox", nc.publish
+    connection.new_inbox, connection.subscribe = nc.new_inbox, nc.subscribe
     await connection.ask("subject", b"", 10 * SECONDS)
-
-
-async def acknowledging(nc):
-    await wire.acknowledge([nc])
 
 
 async def subscribing(nc):
     await wire.Feed(nc, "subject").next(0.01)
-
-
-async def requesting(nc):
-    feed = wire.Feed(nc, "subject")
-    feed.sub = True
-    await feed.next(0.01)
 
 
 async def asking(nc):
@@ -101,9 +90,7 @@ async def asking(nc):
     await streams.api("INFO")
 
 
-@pytest.mark.parametrize(
-    "work", [publishing, waiting_for_an_answer, acknowledging, subscribing, requesting, asking]
-)
+@pytest.mark.parametrize("work", [publishing, waiting_for_an_answer, subscribing, asking])
 def test_a_loop_around_a_call_that_swallows_a_cancellation_ends(work):
     async def main():
         call = Swallowing()
@@ -258,8 +245,8 @@ def test_a_client_ends_and_cleans_up(tmp_path, monkeypatch):
 
     async def main():
         async with serving(tmp_path / "f", case):
-            call = swallow(monkeypatch, "publish", ".up.s")  # not the server's own probes
             one = client(tmp_path / "f", case, "west-1")
+            call = swallow(monkeypatch, "subscribe", f"_INBOX_{one.place.slot}.")
             task = asyncio.create_task(one.run())
             await until(call.began.is_set)
             task.cancel()

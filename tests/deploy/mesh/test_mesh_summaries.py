@@ -16,6 +16,7 @@ from bestarm.deploy.mesh.verification import verify
 from bestarm.graphs.generators import circulant
 from bestarm.protocol.summaries import Summary
 from bestarm.records.answer import answer_card
+from bestarm.report.page import read
 
 pytestmark = pytest.mark.usefixtures("fast_disk")
 
@@ -152,3 +153,17 @@ def test_verification_finds_an_altered_summary(folds):
     assert not ba.verify(msgspec.structs.replace(record, bits=bits).sealed()).ok
     altered.save(node.place.folder / RECORD)
     assert not verify(node.place.folder).ok
+
+
+def test_the_page_of_a_node_has_the_answer_card_and_every_option(folds):
+    folds.go()
+    settle(folds)
+    for node in folds.nodes:
+        node.record().save(node.place.folder / RECORD)
+    folds.nodes[0].journal.close()
+    html = read(folds.nodes[0].place.folder)
+    folds.nodes[0] = Node.open(folds.nodes[0].place)
+    assert f"trial · {folds.nodes[0].place.setup.date} · method p2p" in html
+    for option in ("north/a", "south/c", "north/b", "south/d"):
+        assert f"<bdi>{option}</bdi>" in html
+    assert 'id="leaderboard"' in html

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 from hostile import adversary
@@ -89,7 +91,9 @@ def test_thousands_of_groups_run_as_a_crowd_and_the_record_verifies(monkeypatch)
     means = np.random.default_rng(5).uniform(0.1, 0.5, (LEAST_CLIENTS, 2)).tolist()
     problem = ba.Problem.bernoulli([[0.9, 0.2], *means])
     monkeypatch.setattr("bestarm.simulate.identify.Run", None)  # no single machines
+    before = gc.get_threshold()
     record = identify(problem, "bet", seed=4)
+    assert gc.get_threshold() == before
     assert record.verdict.arm == "g1/a1"
     monkeypatch.undo()
     assert ba.verify(record, replay=True).failures == ()

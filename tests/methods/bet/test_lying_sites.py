@@ -199,3 +199,24 @@ def test_a_part_that_is_held_back_does_not_move_the_bets_of_blocks_that_others_h
         found.append(race.logs[0, :, 1:])  # of the honest sites
     assert (found[0] == found[1]).all()
     assert found[0].any()
+
+
+def test_a_lying_site_cannot_end_a_run_by_saying_that_its_data_are_used_up():
+    rng = np.random.default_rng(2)
+    rows = {
+        f"s{j}": {
+            option: {"kind": "recording", "values": (rng.random(1500) < mean).astype(float).tolist()}
+            for option, mean in (("A", 0.2), ("B", 0.8))
+        }
+        for j in range(7)
+    }
+    rows["s0"]["B"]["values"] = rows["s0"]["B"]["values"][:4]  # none are left after the first pulls
+    problem = ba.Problem.from_rewards(rows)
+    record = ba.identify(problem, question="overall", byzantine=1, delta=0.1, seed=1)
+    assert record.verdict.arm == "B"
+    assert ba.verify(record, replay=True).failures == ()
+    rows["s1"]["B"]["values"] = rows["s1"]["B"]["values"][:4]
+    record = ba.identify(
+        ba.Problem.from_rewards(rows), question="overall", byzantine=1, delta=0.1, seed=1
+    )  # fmt: skip
+    assert record.verdict.reason == "budget"

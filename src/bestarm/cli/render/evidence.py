@@ -6,7 +6,8 @@ from rich.table import Table
 
 from bestarm.cli.terminal import out, safe
 from bestarm.evidence.describe import STATUS, assumptions, headline, method, promise, remedies
-from bestarm.evidence.record import Evidence, Option
+from bestarm.evidence.record import Evidence, Option, Settings
+from bestarm.records.figures import said, span
 
 MOST_ROWS = 20  # of a table
 
@@ -38,19 +39,20 @@ def _show_options(evidence: Evidence) -> None:
     for title in (*(["site"] * sites), "option"):
         table.add_column(title, min_width=8, overflow="fold")
     spans = ("lead", "interval") if gaps else ("interval",)
-    for title in ("rows", "mean", *spans, "e-value", *(["p-value"] * fisher)):
+    mean = f"mean ({settings.unit})" if settings.unit else "mean"
+    for title in ("rows", mean, *spans, "e-value", *(["p-value"] * fisher)):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     sign = 1.0 if settings.goal == "min" else -1.0
     ranked = sorted(evidence.options, key=lambda o: (o.site, 0.0 if o.mean is None else sign * o.mean))
     for option in ranked[:MOST_ROWS]:
         cells = [safe(option.site)] if sites else []
-        cells += [safe(option.name), f"{option.rows:,}", _number(option.mean)]
+        cells += [safe(option.name), f"{option.rows:,}", _mean(option, settings)]
         if gaps:
             lead = "" if option.gap is None else f"{option.gap:+.3g}"
             cells += [lead, _span(option.gap_interval)]
         else:
-            cells.append(_span(option.interval))
+            cells.append(span(option.interval, _percent(settings)))
         cells.append(f"{option.evalue:.3g}" if option.tests else "")
         if fisher:
             cells.append(_pvalue(option))
@@ -60,8 +62,14 @@ def _show_options(evidence: Evidence) -> None:
         out.print(f"… and {len(ranked) - MOST_ROWS:,} more options", style="dim")
 
 
-def _number(x: float | None) -> str:
-    return "–" if x is None else f"{x:.4g}"
+def _percent(settings: Settings) -> bool:
+    """Whether means are shares of 0/1 rewards."""
+    return settings.bounds is None and not settings.unit
+
+
+def _mean(option: Option, settings: Settings) -> str:
+    """The mean of an option, rounded to its interval."""
+    return "–" if option.mean is None else said(option.mean, option.interval, _percent(settings))
 
 
 def _span(ends: tuple[float, float] | None) -> str:

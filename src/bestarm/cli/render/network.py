@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from bestarm.cli.render.card import MOST_ROWS
+from bestarm.cli.render.card import MOST_ROWS, say_long
 from bestarm.cli.render.numbers import listed
 from bestarm.cli.terminal import out, safe
 from bestarm.util.text import counted
@@ -45,13 +45,13 @@ def show_network(facts: dict[str, Any], r: float, exchange: str) -> None:
     if facts["witness"]:
         names = listed([str(node) for node in facts["witness"]], MOST_NAMES)
         text = f"Weakest: group {facts['weakest']}. No node in this set hears more than {r:g} clients "
-        out.print(safe(f"{text}outside it: {names}"))
+        say_long(f"{text}outside it: {names}")
     if facts["add"]:
         edges = ", ".join(f"{u}→{v}" for u, v in facts["add"][:MOST_NAMES])
         rest = " …" if len(facts["add"]) > MOST_NAMES else ""
         more = counted(len(facts["add"]), "edge")
         text = f"To tolerate one more liar (exchange {exchange}), add {more}: {edges}{rest}"
-        out.print(safe(text), soft_wrap=True)
+        say_long(text)
         out.print("Found by a greedy search: fewer edges may be enough.", style="dim")
     elif facts["remedy"]:
-        out.print(safe(facts["remedy"]), soft_wrap=True)
+        say_long(facts["remedy"])

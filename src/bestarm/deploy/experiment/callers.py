@@ -29,8 +29,10 @@ class Callers:
     def refresh(self) -> None:
         """Read the file again if another process has changed it."""
         try:
-            facts = self.path.stat() if self.path.exists() else None
-            version = None if facts is None else (facts.st_mtime_ns, facts.st_ino)
+            if not self.path.exists():
+                return
+            facts = self.path.stat()
+            version = (facts.st_mtime_ns, facts.st_ino)
             if version != self._version:
                 self._names = msgspec.json.decode(self.path.read_bytes(), type=dict[str, str])
                 self._version = version

@@ -210,8 +210,9 @@ class LiveSource(Source):
     async def _watching(self) -> None:
         """Notice new callers, and tell webhooks what happens."""
         while True:
-            try:
+            with contextlib.suppress(InputError):  # a file that can't be read: the callers stay as they were
                 self._callers.refresh()
+            try:
                 found = await asyncio.to_thread(news, self.site, self._serving.stalled)
                 await self._hooks.tell(found, time.monotonic())
             except InputError as error:

@@ -130,8 +130,9 @@ async def _watch(
 ) -> None:
     """Let deadlines take effect, end the experiment if asked to, write the record, and send notices."""
     while True:
-        try:
+        with contextlib.suppress(InputError):  # a file that can't be read: the callers stay as they were
             callers.refresh()
+        try:
             if (folder / STOP).exists():
                 await asyncio.to_thread(experiment.stop)
             if experiment.verdict is not None and not (folder / RECORD).exists():

@@ -32,7 +32,7 @@ PACE = "pace"  # the topic
 
 PACE_BYTES = 100
 
-MOST_PACES = 50_000  # of one client that the server takes in a run
+MOST_PACES = 10_000  # of one client that the server takes in a run
 
 LOOK_SECONDS = 1.0  # between two looks at the subjects
 
@@ -80,7 +80,7 @@ class Paces:
         try:
             found = data if isinstance(data, Envelope) else Envelope.decode(data)
             msgspec.json.decode(found.content, type=Told)
-        except (Malformed, msgspec.MsgspecError):
+        except (Malformed, msgspec.MsgspecError, UnicodeDecodeError):
             return Offer("refused", None, "malformed")
         source, member = found.source, self.slots.roster.current.get(found.source)
         reason = ""

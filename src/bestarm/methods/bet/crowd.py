@@ -248,10 +248,9 @@ class Crowd:
     def _levels(self, now: Sums, among: Mask) -> tuple[Ints, Ints, Ints]:
         """The top arm of each client among these, and the levels of its standing."""
         top, mean, second = self._tops(now, among)
-        bits = [standing_precision(self.n + self.step, binary) for binary in (False, True)]
-        both = ((floor_level(mean, k), ceil_level(second, k)) for k in bits)
-        (mean, second), (coins, _) = both
-        return top, np.where(self.binary, coins, mean), np.where(self.binary, 0, second)
+        fine, coins = (standing_precision(self.n + self.step, binary) for binary in (False, True))
+        means = np.where(self.binary, floor_level(mean, coins), floor_level(mean, fine))
+        return top, means, np.where(self.binary, 0, ceil_level(second, fine))
 
     def _part(self, i: int, row: list[int]) -> bytes:
         """The part of client i, from its row of ``_report``."""

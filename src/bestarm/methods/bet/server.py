@@ -244,7 +244,7 @@ class Server(SoloServer):
             if self.there[j] and (epsilon == 0.0 or self._leads(sent))
         ]
         moments = np.array([sent.moments for _, _, sent in places if sent is not None]).reshape(-1, 2)
-        ranks: list[float] = bet_decisions.rank_at(*moments.T, self.n).tolist()
+        ranks: list[float] = bet_decisions.rank_at(moments[:, 0], moments[:, 1], self.n).tolist()
         if self.closed is not None and (epsilon == 0.0 or not places):
             places.append((*self.closed.name, None))
             ranks.append(float(bet_decisions.rank_of(self.closed.sums)))

@@ -35,7 +35,7 @@ class Entries:
         return Entries(
             np.concatenate([part.codes for part in parts], axis=1),
             np.concatenate([part.value for part in parts]),
-            np.concatenate([part.count for part in parts]),
+            _joined_counts([part.count for part in parts]),
             np.concatenate(times) if times else None,
         )
 
@@ -43,6 +43,18 @@ class Entries:
         """Some of the entries."""
         time = None if self.time is None else self.time[places]
         return Entries(self.codes[:, places], self.value[places], self.count[places], time)
+
+
+def ones(size: int) -> Integers:
+    """A count of 1 for each of many entries, which takes no memory and can't be changed."""
+    return np.broadcast_to(np.int64(1), (size,))
+
+
+def _joined_counts(parts: Sequence[Integers]) -> Integers:
+    """Several pieces as one; those of ``ones`` remain without memory."""
+    if all(part.strides == (0,) and part[:1].all() for part in parts):
+        return ones(sum(map(len, parts)))
+    return np.concatenate(parts)
 
 
 def merged(entries: Entries) -> Entries:
@@ -133,10 +145,10 @@ def cells_of(codes: Integers) -> NDArray[np.integer]:
     array([2, 3, 4], dtype=uint16)
     """
     sizes = _sizes(codes)
-    cell = np.zeros(codes.shape[1], dtype=np.uint16 if math.prod(sizes) <= 2**16 else np.int64)
+    kind: type[np.integer] = np.uint16 if math.prod(sizes) < 2**16 else np.int64
+    cell: NDArray[np.integer] = np.zeros(codes.shape[1], dtype=kind)
     for code, size in zip(codes, sizes, strict=True):
-        cell *= size
-        cell += code.astype(cell.dtype)
+        cell = cell * kind(size) + code.astype(kind)
     return cell
 
 

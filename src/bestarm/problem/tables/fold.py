@@ -17,7 +17,7 @@ from bestarm.problem.csv_file import finite_number
 from bestarm.problem.tables import grid
 from bestarm.problem.tables.batches import Batch, Cells, Coded, Wanted, size
 from bestarm.problem.tables.cells import BOOLEAN, PERCENT, PLAIN, name_text
-from bestarm.problem.tables.entries import Entries, merged
+from bestarm.problem.tables.entries import Entries, merged, ones
 from bestarm.problem.tables.kinds import DATE, ZONED_DATE, Floats, Integers, Mask, Names, Numbers, Times
 from bestarm.util.text import counted, shorten
 
@@ -108,7 +108,7 @@ class Fold:
     def take(self, batch: Batch) -> None:
         """Check the cells of a batch and keep its rewards."""
         cells = batch.cells
-        count = np.ones(size(batch), dtype=np.int64) if batch.count is None else batch.count
+        count = ones(size(batch)) if batch.count is None else batch.count
         self.merged |= batch.count is not None
         keep = self._chosen(cells, len(count))
         codes = np.array([names.read(cells[c]) for c, names in self.names.items()], dtype=np.int64)

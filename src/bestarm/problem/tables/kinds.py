@@ -66,7 +66,8 @@ class Numbers:
     def read(self, cells: Cells, count: Integers, keep: Mask) -> tuple[Floats, Mask]:
         """The numbers, with NaN for missing ones, and which cells can't be used."""
         if not isinstance(cells, Coded):
-            self._add(PLAIN, int(count[keep & ~np.isnan(cells)].sum()))
+            there = keep & ~np.isnan(cells)
+            self._add(PLAIN, int((count if there.all() else count[there]).sum()))
             fine = self.expect in (None, PLAIN)
             return cells, np.isinf(cells) if fine else ~np.isnan(cells)
         found = [self.meaning(cell) for cell in cells.distinct]

@@ -67,8 +67,9 @@ class Profile:
     def __str__(self) -> str:
         """What it holds, in words."""
         if self.holds == NUMBER:
-            unit = f" {self.unit}" if self.unit else ""
-            found = f"numbers from {np.nanmin(self.values):g} to {np.nanmax(self.values):g}{unit}"
+            unit, times = (f" {self.unit}" if self.unit else ""), (100 if self.unit == PERCENT else 1)
+            low, high = times * np.nanmin(self.values), times * np.nanmax(self.values)
+            found = f"numbers from {low:g} to {high:g}{unit}"
         else:
             more = [", …"] if self.distinct > 3 else []
             found = f"{self.holds}: " + "".join([", ".join(self.examples[:3]), *more])

@@ -110,8 +110,8 @@ def read_rows(
     elif entries.time is not None:  # rows with the same time came together
         batch = np.cumsum(np.diff(entries.time, prepend=entries.time[:1]) != 0)
     return Rows(
-        names[-2], names[-1], codes[-2], codes[-1], entries.value, entries.count, fold.width, tuple(notes),
-        batch,
+        names[-2], names[-1], codes[-2], codes[-1], entries.value, np.ascontiguousarray(entries.count),
+        fold.width, tuple(notes), batch,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bestarm.records.figures import rough
 from bestarm.records.questions import OptionTable
 from bestarm.report.colours import places
 from bestarm.report.facts import RunFacts
@@ -24,13 +25,13 @@ def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
         "pulls",
         *(["result"] if found.weighted else []),
     ]
-    answers = facts.verdict.answers if facts.verdict else ()
+    answers, percent = facts.verdict.answers if facts.verdict else (), bool(facts.card and facts.card.percent)
     named = {(answer.site, answer.option) for answer in answers if answer.answer == "best"}
     rows: list[list[Any]] = []
     for row in found.rows[:MOST_ROWS]:
-        value = [_number(row.value)] if found.weighted else []
+        value = [rough(row.value, percent)] if found.weighted else []
         means = [
-            _mean(mean, best == row.name, (site, row.name) in named)
+            _mean(rough(mean, percent), best == row.name, (site, row.name) in named)
             for site, mean, best in zip(found.sites, row.means, found.bests, strict=True)
         ]
         option = tag("span", dot(place.get(row.name, 0)), name(row.name, 80), class_="option")
@@ -52,11 +53,11 @@ def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
     return join(_dissent(found), shown, cut, tag("p", _note(found), class_="note"))
 
 
-def _mean(mean: float | None, best: bool, answer: bool) -> Html | str:
+def _mean(mean: str, best: bool, answer: bool) -> Html | str:
     """A mean at a site: bold if it is the best there, with a star if the run named it."""
     if not best and not answer:
-        return _number(mean)
-    return tag("strong", "★ " if answer else None, _number(mean), class_="best" if best else None)
+        return mean
+    return tag("strong", "★ " if answer else None, mean, class_="best" if best else None)
 
 
 def _site(site: str, dissent: dict[str, str]) -> Html:
@@ -93,7 +94,3 @@ def _dissent(found: OptionTable) -> Html | None:
     verb = "disagrees" if len(found.dissenters) == 1 else "disagree"
     count = f"{len(found.dissenters)} of {len(found.sites)} sites {verb}"
     return tag("p", f"{count}: another option has the best mean at ", *parts, ".")
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else number(value)

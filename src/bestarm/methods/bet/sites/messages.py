@@ -40,7 +40,7 @@ def precision(n: int, clients: int) -> int:
 
 @dataclass(frozen=True)
 class Wire:
-    """What both ends know. `stoppable`: pulls or data may run out; `finite`: data may."""
+    """What both ends know. `stoppable`: pulls or data may run out; `finite`: parts say how many are left."""
 
     course: Course
 
@@ -50,11 +50,12 @@ class Wire:
 
     @property
     def finite(self) -> bool:
-        return self.course.layout.finite
+        """A liar could claim that it has none left, and end the run: where sites may lie, nobody is asked."""
+        return self.course.layout.finite and not self.course.options.byzantine
 
     @property
     def stoppable(self) -> bool:
-        return self.course.options.budget is not None or self.finite
+        return self.course.options.budget is not None or self.course.layout.finite
 
     @property
     def tells_steps(self) -> bool:
