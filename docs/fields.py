@@ -133,6 +133,7 @@ EVIDENCE = {
         "orders": "how many random orders were averaged",
         "order": "the column of the time, `file` for the order of the rows, null if the order means nothing",
         "columns": "which column of the table is what",
+        "unit": "what rewards are measured in; empty if not given",
     },
     "Option": {
         "name": "the option; `site/option` for the question anywhere",
