@@ -231,11 +231,9 @@ def weighted(
     kept = sorted((cell.mean, w) for w, cell in rows if cell.mean is not None)[liars:-liars]
     if not kept:
         return None
-    weights, ends = (
-        np.array([w for w, _ in rows]),
-        np.array([cell.interval or (0.0, 1.0) for _, cell in rows]),
-    )
-    low, high = _least_average(ends[:, 0], weights, liars), 1 - _least_average(1 - ends[:, 1], weights, liars)
+    weights = np.array([w for w, _ in rows])
+    lower, upper = np.array([cell.interval or (0.0, 1.0) for _, cell in rows]).T
+    low, high = _least_average(lower, weights, liars), 1 - _least_average(1 - upper, weights, liars)
     return sum(w * mean for mean, w in kept) / sum(w for _, w in kept), (low, high)
 
 

@@ -64,7 +64,7 @@ class Setup(Terms):
         facts = {f.name: plain[f.name] for f in dataclasses.fields(Setup) if f.name not in LABELS}
         for key in ("run", "server"):
             facts[key] = bytes.fromhex(facts[key])
-        setup = Setup(**facts, **labels_of(plain))
+        setup = Setup(**facts | labels_of(plain))
         if len(setup.run) != RUN_BYTES:
             raise ValueError("its run is not a run id")
         assert setup.room.server is not None
