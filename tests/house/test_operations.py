@@ -11,7 +11,7 @@ from test_guarantees import ROOT, names, parse, rows
 
 PAGE = ROOT / "docs" / "operations.md"
 HERE = ROOT / "tests" / "deploy" / "federation"  # the page says so
-HEAD = ["attack or accident", "what happens", "test"]
+HEAD = ["attack or accident", "before", "now", "test"]
 
 
 def attacks(text: str) -> Iterator[tuple[int, list[str]]]:
