@@ -81,7 +81,7 @@ def test_a_row_without_a_test_is_detected(tmp_path, cell, said):
     for path in ("b.py", "benchmarks/b.py"):
         (tmp_path / path).write_text("")
     (tmp_path / "Makefile").write_text("soak:\n\ttrue\n")
-    table = f"| {' | '.join(HEAD)} |\n|---|---|---|\n| it breaks | well | {cell} |\n"
+    table = f"| {' | '.join(HEAD)} |\n|---|---|---|---|\n| it breaks | badly | well | {cell} |\n"
     ((_, code),) = attacks(f"| what | then |\n|---|---|\n| x | y |\n\n{table}")
     found = complaints(code, folder, tmp_path)
     assert (found == []) if said is None else any(said in complaint for complaint in found), found
