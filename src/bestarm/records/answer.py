@@ -91,8 +91,8 @@ class _Reading(Ranking):
         lead = self.lead(options)
         lifts = tuple(self.lifts(options))
         sites, site_leads = tuple(self.by_site()), tuple(self.site_leads(arms))
-        shown = (*options, *sites, *lifts, *site_leads, *([lead] if lead else []))
-        has_intervals = any(row.interval for row in shown)
+        leads = (*lifts, *site_leads, *([lead] if lead else []))
+        has_intervals = any(row.interval for row in (*options, *sites)) or any(row.interval for row in leads)
         return AnswerCard(
             tone=self._tone(right),
             headline=self._headline(),

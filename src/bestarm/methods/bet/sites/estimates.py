@@ -20,7 +20,7 @@ from bestarm.methods.bet.sites.ledger import Ledger
 from bestarm.protocol.decisions import Floats, Ints
 from bestarm.protocol.verdict import Answer, Verdict
 from bestarm.stats import betting, contrasts
-from bestarm.stats.contrasts import Played, Sides, Stacked
+from bestarm.stats.contrasts import Played, PlayedBlock, Sides, Stacked
 from bestarm.stats.pairs import PlayedPairs
 from bestarm.stats.sums import Sums
 
@@ -171,7 +171,7 @@ class _Bounds:
             home, stacked = self.ledger.course.cells.site[self.clients], list(self._stacked(pair))
             return lambda lead: contrasts.has_won_without(stacked, weights, alpha, lead, home, self.faults)
         paired = self.ledger.course.layout.paired and None not in pair
-        blocks = list(self._pairs(pair) if paired else self._stacked(pair))
+        blocks: list[PlayedBlock] = [*(self._pairs(pair) if paired else self._stacked(pair))]
         return lambda lead: contrasts.has_won(blocks, weights, alpha, lead)
 
     def _weights(self, option: int | None) -> Floats:
