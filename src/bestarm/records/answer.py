@@ -91,9 +91,8 @@ class _Reading(Ranking):
         lead = self.lead(options)
         lifts = tuple(self.lifts(options))
         sites, site_leads = tuple(self.by_site()), tuple(self.site_leads(arms))
-        leads = (*site_leads, *([lead] if lead else []))
-        ends = [row.interval for row in (*options, *sites)] + [row.interval for row in (*lifts, *leads)]
-        has_intervals = any(ends)
+        leads = (*lifts, *site_leads, *([lead] if lead else []))
+        has_intervals = any(row.interval for row in (*options, *sites)) or any(row.interval for row in leads)
         return AnswerCard(
             tone=self._tone(right),
             headline=self._headline(),

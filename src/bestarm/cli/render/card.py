@@ -120,6 +120,8 @@ def fates(record: Record) -> dict[str, str]:
                 found[name] = DROPPED
             elif leaves is not None:
                 found[name] = f"out after {leaves.pulls[1]:,} pulls"
+            elif record.peers is not None and verdict.status == "identified":  # peers keep no common race
+                found[name] = "out"
             elif line is not None and line.arm in (None, a):
                 found[name] = fate("", verdict.arm, line.out, line.withdrew)
             elif verdict.status == "undecided" and name in verdict.candidates:

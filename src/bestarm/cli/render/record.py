@@ -71,7 +71,7 @@ def show(record: Record, drawn: bool = False, file: str | None = None) -> None:
     by_site = option_table(record.problem, record.verdict, record.verdict.certificate)
     if by_site is not None:
         show_options(by_site, card)
-    elif card.options and record.summaries and record.rounds:
+    elif card.options and record.summaries:
         show_ranking(record, card)
         if coins := coins_said(record.method, record.problem):
             say_long(coins, "dim")
@@ -83,7 +83,8 @@ def show(record: Record, drawn: bool = False, file: str | None = None) -> None:
     show_next(next_steps(card, _outlook_of(record), what_helps(record)), _commands(record, file))
     seed = "" if record.seed is None else f", seed {record.seed}"  # a federation's rewards have none
     again = f" (drawn at random; --seed {record.seed} gives the same run)" if drawn else ""
-    say_long(f"method {record.method}{seed}{again}", "dim")
+    labels = "".join(f", {label}" for label in (record.name, record.date) if label)
+    say_long(f"method {record.method}{seed}{again}{labels}", "dim")
 
 
 def _outlook_of(record: Record) -> Outlook | None:

@@ -171,7 +171,7 @@ class _Bounds:
             home, stacked = self.ledger.course.cells.site[self.clients], list(self._stacked(pair))
             return lambda lead: contrasts.has_won_without(stacked, weights, alpha, lead, home, self.faults)
         paired = self.ledger.course.layout.paired and None not in pair
-        blocks = list[PlayedBlock](self._pairs(pair) if paired else self._stacked(pair))
+        blocks: list[PlayedBlock] = [*(self._pairs(pair) if paired else self._stacked(pair))]
         return lambda lead: contrasts.has_won(blocks, weights, alpha, lead)
 
     def _weights(self, option: int | None) -> Floats:
