@@ -37,6 +37,7 @@ def test_a_table_alone_is_enough_for_a_verdict_a_record_and_a_report(tmp_path, b
     assert "a is the best option: the highest mean of won on average over the sites" in done.stdout
     assert "This is wrong with probability at most 0.05." in done.stdout
     assert "1,600 rows, each counted once" in done.stdout
+    assert "next: bestarm verify e.json\nnext: bestarm report e.json\n" in done.stdout
     assert bestarm("verify", tmp_path / "e.json").stdout.startswith(str(tmp_path / "e.json"))
     assert bestarm("report", "e.json", "--out", "again.html").returncode == 0
     assert (tmp_path / "again.html").read_text() == (tmp_path / "e.html").read_text().replace(
@@ -50,6 +51,13 @@ def test_json_is_one_object_and_the_record(tmp_path, bestarm):
     found = json.loads(done.stdout)
     assert found == json.loads((tmp_path / "e.json").read_text())
     assert (found["kind"], found["status"], found["best"]) == ("evidence", "identified", {"": "a"})
+
+
+def test_an_undecided_look_says_what_to_do_next(tmp_path, bestarm):
+    path = table(tmp_path / "t.csv", [("north", "a", 0.5), ("north", "b", 0.5)], n=40)
+    once, later = (bestarm("evidence", path, *COLUMNS, *look) for look in ((), ("--look", "any-time")))
+    assert "next: Collect more rows of the options that are not ruled out. To count these rows" in once.stdout
+    assert "next: Collect more rows of the options that are not ruled out, and repeat" in later.stdout
 
 
 def test_exit_codes_say_undecided_and_withdrawn(tmp_path, bestarm):

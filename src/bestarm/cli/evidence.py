@@ -184,14 +184,14 @@ def evidence(
     for path in (record, save):
         if path is not None:
             found.save(path)
-    if as_json:
-        print(json.dumps(found.to_dict()))
-    else:
-        show(found)
     if report is not None:
         found.report(report)
-        if not as_json:
-            out.print(f"report: {safe(str(report))}", soft_wrap=True)
+    if as_json:
+        print(json.dumps(found.to_dict()))
+        return exit_code(found)
+    show(found, save or record)
+    if report is not None:
+        out.print(f"report: {safe(str(report))}", soft_wrap=True)
     return exit_code(found)
 
 

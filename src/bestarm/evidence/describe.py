@@ -101,6 +101,16 @@ def remedies(evidence: Evidence) -> list[str]:
     return [REMEDIES[kind] for kind in dict.fromkeys(alarm.kind for alarm in evidence.alarms)]
 
 
+def next_steps(evidence: Evidence) -> list[str]:
+    """What to do after this look."""
+    if evidence.promise == "withdrawn" or evidence.status == "identified":
+        return []
+    more = "Collect more rows of the options that are not ruled out"
+    if evidence.settings.look != "once":
+        return [f"{more}, and repeat this command."]
+    return [f"{more}. To count these rows in a later look, declare it first: --looks N, or --look any-time."]
+
+
 def assumptions(evidence: Evidence) -> Iterator[str]:
     """What the promise rests on, and what of it was checked."""
     settings = evidence.settings

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 from rich.table import Table
 
+from bestarm.cli.render.card import say_long, show_next
 from bestarm.cli.terminal import out, safe
-from bestarm.evidence.describe import STATUS, assumptions, headline, method, promise, remedies
+from bestarm.evidence.describe import STATUS, assumptions, headline, method, next_steps, promise, remedies
 from bestarm.evidence.record import Evidence, Option, Settings
 from bestarm.records.figures import said, span
 
 MOST_ROWS = 20  # of a table
 
 
-def show(evidence: Evidence) -> None:
-    """Print what recorded data show, for people."""
+def show(evidence: Evidence, file: str | Path | None = None) -> None:
+    """Print what recorded data show, for people; `file` is where the record was saved."""
     withdrawn = evidence.promise == "withdrawn"
     style = "bold red" if withdrawn else "bold green" if evidence.status == "identified" else "bold yellow"
-    out.print(safe(headline(evidence)), style=style, soft_wrap=True)
-    out.print(safe(promise(evidence)), style="red" if withdrawn else None, soft_wrap=True)
+    say_long(headline(evidence), style)
+    say_long(promise(evidence), "red" if withdrawn else None)
     for text in remedies(evidence):
-        out.print(safe(text), soft_wrap=True)
-    out.print(safe(method(evidence)), style="dim", soft_wrap=True)
+        say_long(text)
+    say_long(method(evidence), "dim")
     _show_options(evidence)
     for note in evidence.notes:
-        out.print(f"Note: {safe(note)}.", soft_wrap=True)
+        say_long(f"Note: {note}.")
     if not withdrawn:
         out.print("This holds if:", style="dim")
         for text in assumptions(evidence):
-            out.print(f"- {safe(text)}", style="dim", soft_wrap=True)
+            say_long(f"- {text}", "dim")
+    commands = (
+        () if file is None else (f"bestarm {verb} {shlex.quote(str(file))}" for verb in ("verify", "report"))
+    )
+    show_next(next_steps(evidence), list(commands))
 
 
 def _show_options(evidence: Evidence) -> None:
