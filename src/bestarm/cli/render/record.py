@@ -71,7 +71,7 @@ def show(record: Record, drawn: bool = False, file: str | None = None) -> None:
     by_site = option_table(record.problem, record.verdict, record.verdict.certificate)
     if by_site is not None:
         show_options(by_site, card)
-    elif card.options and record.summaries:
+    elif card.options and record.summaries and (record.rounds or record.peers is not None):
         show_ranking(record, card)
         if coins := coins_said(record.method, record.problem):
             say_long(coins, "dim")
