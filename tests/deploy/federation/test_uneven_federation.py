@@ -220,5 +220,5 @@ def test_a_page_of_a_client_counts_the_pulls_of_each_arm(place):
     facts = source.facts()
     source.close()
     text = Page("".join(body for _, _, body in page.sections(facts))).text
-    assert f"Next: 2 arms, {27 * (SHARE + 1)} pulls in all." in text
+    assert f"Next2 arms, {27 * (SHARE + 1)} pulls in all" in text
     assert [(arm.pulls, arm.counted) for arm in facts.arms] == [(20, 20), (5, 5)]

@@ -215,7 +215,7 @@ def test_the_same_part_twice_counts_once_and_a_different_one_proves_a_fault():
     assert game.tell(SERVER, Received(owner, part)) == []
     assert (game.server.report, game.server.missing, game.server.faulty) == (report, missing, [])
     client = game.clients[owner]
-    context = game.server._context(game.names.index(owner))
+    context = game.server.context(game.names.index(owner))
     said = client.sent[-1]
     other = Report(report.count, report.bits, ((report.levels[0] + 1) % (report.count + 1),))
     again, _ = encode(Part(None, said.standing, other), context)
@@ -488,7 +488,7 @@ def test_a_report_for_an_earlier_naming_is_not_counted():
             server = game.server
             old = Tag(server.epoch, server.naming - 1)
             j = server.champion.group
-            context = server._context(j)
+            context = server.context(j)
             report = Report.of(context.report, server.n, 0, 0, 0.0, True)
             for tag in (old, Tag(server.epoch, server.naming + 1)):
                 stale, _ = encode(Part(None, None, report), dataclasses.replace(context, tag=tag))
@@ -505,7 +505,7 @@ def test_a_report_by_another_client_than_the_champion_s_proves_a_fault_and_is_no
     game = play()
     game.to_block(2)
     other = next(j for j, name in enumerate(game.names) if name != owner_of(game))
-    context = game.server._context(game.server.champion.group)
+    context = game.server.context(game.server.champion.group)
     report = Report.of(context.report, context.n, 1, 1, 0.0, True)
     data, _ = encode(Part(None, None, report), context)
     game.tell(SERVER, Received(game.names[other], data))

@@ -77,21 +77,23 @@ class Server(SoloServer):
 
     def _decoded(self, j: int, data: bytes) -> tuple[Uplink | Stale, int]:
         """A message of group j and its size in bits; with thousands of clients, most send the same bytes."""
-        wire = self.own_wire
-        owes = self.champion is not None and self.champion.group == j
-        report = self.ratio * self.step if owes else None
-        known = int(self._playing[j])
-        count = self._measured_count() if self.closed is not None and self.closed.group == j else None
+        wire, at = self.own_wire, self.context(j)
         place = self.epoch, self.block, self.naming, self.n, self.step
         if place != self.decoded_at:
             self.decoded_at, self.decoded = place, {}
-        key = data, known, report, count, wire.arm_counts[j], wire.binary[j]
+        key = data, at.known, at.report, at.count, wire.arm_counts[j], wire.binary[j]
         found = self.decoded.get(key)
         if found is None:
-            tag = Tag(self.epoch, self.naming)
-            at = Context(wire, j, tag, self.n, self.step, known, report, count, self.block)
             found = self.decoded[key] = decode(data, at)
         return found
+
+    def context(self, j: int) -> Context:
+        """What decides how the messages of group j are written now."""
+        owes = self.champion is not None and self.champion.group == j
+        report = self.ratio * self.step if owes else None
+        tag, known = Tag(self.epoch, self.naming), int(self._playing[j])
+        count = self._measured_count() if self.closed is not None and self.closed.group == j else None
+        return Context(self.own_wire, j, tag, self.n, self.step, known, report, count, self.block)
 
     @property
     def _playing(self) -> decisions.Ints:
