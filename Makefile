@@ -4,6 +4,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	&& echo $$p && break; done)
 VENV ?= .venv
 BIN := $(VENV)/bin
+# One worker more than there are processors, since tests of networks often wait.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .PHONY: demo test test-all test-browser cover lint bench soak docs pictures gallery screenshots wheel clean help
 
@@ -34,16 +36,16 @@ demo: $(VENV)/.report
 	$(BIN)/python examples/side_by_side.py examples/target-detection.toml out/demo.png
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto -m 'not soak and not browser'
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not soak and not browser'
 
 test-browser: $(VENV)/.browser
 	$(BIN)/python -m pytest -m browser tests/browser
 
 cover: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto -m 'not soak and not browser' --cov
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not soak and not browser' --cov
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

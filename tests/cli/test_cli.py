@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from command_line import bestarm
+from marking import slow
 
 QUICK = """
 method = "fed-sel"
@@ -194,6 +195,7 @@ TOLD = """
 import sys
 from bestarm import cli
 from bestarm.simulate import run as simulate
+from marking import slow
 
 def go(run, go=simulate.Run.go):
     print("it goes", file=sys.stderr, flush=True)
@@ -404,7 +406,7 @@ def test_a_report_overwrites_nothing_but_reports(scenario, tmp_path):
     assert [bestarm("report", "r.json", cwd=tmp_path).returncode for _ in range(2)] == [0, 0]
 
 
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", [80, *slow(120)])
 def test_no_line_on_a_terminal_is_longer_than_the_terminal_is_wide(tmp_path, columns):
     arms = ", ".join(f"an-option-with-a-rather-long-name-{k} = {0.9 - 0.03 * k}" for k in range(25))
     path = tmp_path / "s.toml"

@@ -21,6 +21,7 @@ from bestarm.report import page
 from bestarm.util.journal import Journal
 from command_line import bestarm
 from federations import CASES, Coins, Folds
+from marking import slow
 
 QUICK = """
 [[group]]
@@ -47,12 +48,14 @@ def alone(*args, cwd=None, without="no_such_module"):
     ("module", "package", "command"),
     [
         ("cryptography", "cryptography", "federation init s.toml --out made"),
-        ("nkeys", "nkeys", "federation init s.toml --out made"),
-        ("nats", "nats-py", "federation demo --out made"),
-        ("cryptography", "cryptography", "mesh init s.toml --out made"),
-        ("cryptography", "cryptography", "mesh demo --out made"),
         ("grpc", "grpcio", "mesh init s.toml --out made"),
-        ("cryptography", "cryptography", "mesh check made"),
+        *slow(
+            ("nkeys", "nkeys", "federation init s.toml --out made"),
+            ("nats", "nats-py", "federation demo --out made"),
+            ("cryptography", "cryptography", "mesh init s.toml --out made"),
+            ("cryptography", "cryptography", "mesh demo --out made"),
+            ("cryptography", "cryptography", "mesh check made"),
+        ),
     ],
 )
 def test_a_missing_package_is_named_before_anything_is_created(tmp_path, module, package, command):

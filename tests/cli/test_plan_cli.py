@@ -15,6 +15,7 @@ from bestarm.cli.render.numbers import count
 from bestarm.cli.render.plan import COSTS
 from bestarm.stats.limit import limited
 from command_line import bestarm
+from marking import slow
 
 QUICK = """
 delta = 0.1
@@ -42,8 +43,8 @@ def scenario(tmp_path):
 
 
 def test_the_json_is_the_plan(scenario):
-    told = planned(scenario, "--trials", 10, "--seed", 4, "--budget", 500, "--period", 50)
-    found = ba.plan(ba.load(scenario), trials=10, seed=4, budget=500, period=50, workers=1).to_dict()
+    told = planned(scenario, "--trials", 4, "--seed", 4, "--budget", 500, "--period", 50)
+    found = ba.plan(ba.load(scenario), trials=4, seed=4, budget=500, period=50, workers=1).to_dict()
     assert told.pop("schedule") is None
     assert set(told["left_out"]) == {"robust-fed-sel", "p2p"}
     assert told == json.loads(json.dumps(found))
@@ -157,8 +158,7 @@ def test_a_method_that_never_ends_is_reported(tmp_path):
         ["{}", "--trials", "0"],
         ["{}", "--seed", "-1"],
         ["{}", "--budget", "0"],
-        ["{}", "--max-rounds", "0"],
-        ["{}", "--max-bits", "0"],
+        *slow((["{}", "--max-rounds", "0"],), (["{}", "--max-bits", "0"],)),
         ["{}", "--method", "best"],
         ["{}", "--delta", "2"],
         ["{}", "--method", "fisher", "--period", "10"],

@@ -21,7 +21,7 @@ from bestarm.protocol.registry import method_for
 from bestarm.records.describe import nothing_promised
 from bestarm.simulate.lying_client import ATTACKS as KNOWN
 from bestarm.stats.sums import Sums
-from marking import slow_but
+from marking import slow, slow_but
 from rates import rate_exceeds
 
 
@@ -104,7 +104,7 @@ def test_no_attack_of_one_site_makes_a_wrong_option_win_or_hangs(attack):
         assert ba.verify(record, replay=True).failures == ()
 
 
-@pytest.mark.parametrize("attack", ["extreme", "bury", "early"])
+@pytest.mark.parametrize("attack", ["extreme", *slow("bury", "early")])
 def test_attacks_are_about_the_best_option_and_cost_pulls(attack):
     """A liar's site need not have the largest mean of all cells: it fights the option that leads overall."""
     problem = ba.Problem.from_rewards(sites(9, best=0.3))

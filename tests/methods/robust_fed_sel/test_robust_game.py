@@ -30,7 +30,7 @@ from bestarm.methods.fisher.pooled.messages import Sums, encode_sums
 from bestarm.methods.robust_fed_sel import decisions as robust_decisions
 from bestarm.methods.robust_fed_sel.messages import Reply, encode_grouped
 from bestarm.protocol.events import PatienceOver, Pull, Pulled, Received, Send, Start
-from marking import examples
+from marking import examples, slow
 
 MEANS = [[0.9, 0.1], [0.7, 0.2]]
 
@@ -305,8 +305,7 @@ TestBet.settings = SETTINGS
 
 @pytest.mark.parametrize(
     ("family", "method", "keys"),
-    [(robust, robust, {"rules": "tight"}), (fisher, pooled, {}), (bet, bet_liars, {})],
-    ids=["robust-fed-sel", "fisher", "bet"],
+    [*slow((robust, robust, {"rules": "tight"}), (fisher, pooled, {})), (bet, bet_liars, {})],
 )
 def test_random_bytes_never_raise_out_of_the_server(family, method, keys):
     """A hundred thousand malformed messages, sent in every state."""
