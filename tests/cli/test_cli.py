@@ -195,7 +195,6 @@ TOLD = """
 import sys
 from bestarm import cli
 from bestarm.simulate import run as simulate
-from marking import slow
 
 def go(run, go=simulate.Run.go):
     print("it goes", file=sys.stderr, flush=True)
