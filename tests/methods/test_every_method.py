@@ -69,14 +69,18 @@ class Case:
 
 
 def cases():
+    rivals = [method.name for method in METHODS.values() if method.rival]
     for method in (*METHODS.values(), UNIFORM):
+        marks = [pytest.mark.slow] if method.name in rivals[1:] else []  # they share their machines
         for shape, (clients, liars) in SHAPES.items():
             options = {"byzantine": liars} if liars else {}
             problems = [ba.Problem.from_rewards(rows, clients=clients) for rows in (EASY, CREW)]
             if (problem := supported(method, problems, options)) is None:
                 continue
             network = ba.Network(complete(len(problem.layout.clients))) if method.peers else None
-            yield pytest.param(Case(method, problem, options, network), id=f"{method.name}, {shape}")
+            yield pytest.param(
+                Case(method, problem, options, network), id=f"{method.name}, {shape}", marks=marks
+            )
         for kind, (keys, best) in QUESTIONS.items():
             if kind in method.questions:
                 own = {} if kind == "overall" else keys  # equal weights, for methods that have no others
@@ -85,7 +89,9 @@ def cases():
                     ba.Problem.from_rewards(SHARED).asking(kind, **own),
                 ]
                 problem = supported(method, problems, {})
-                yield pytest.param(Case(method, problem, {}, best=best), id=f"{method.name}, {kind}")
+                yield pytest.param(
+                    Case(method, problem, {}, best=best), id=f"{method.name}, {kind}", marks=marks
+                )
 
 
 def supported(method, problems, options):
