@@ -14,6 +14,7 @@ import random
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import time
 from collections import Counter
@@ -32,6 +33,8 @@ SMALL_FILE = 1 << 14  # bytes: a process may write no file beyond this while its
 AGAIN = (INTERRUPTED, DISK_FULL, UNREACHABLE, -signal.SIGKILL, -signal.SIGTERM)
 
 LASTS = (0.3, 0.3, 0.5, 0.5, 0.7, 0.7, 1, 1, 1, 1, 1.5, 1.5, 2, 2, 3, 3, 4, 4, 10, 25)  # seconds
+BACKUP_EVENTS = 5  # between two backups of all journals
+
 LULL = 6.0  # seconds to wait at most for progress before the next event
 
 # kind of event -> how often
@@ -299,11 +302,26 @@ class Campaign:
 
     def copy(self, name):
         """Copy the journal of a process that has ended."""
-        to = self.folder / "copies" / f"{name}.{self.starts[name]:03}"
-        to.mkdir()
+        to = self.new_copy(name)
         for file in self.place(name).glob(f"{JOURNAL}*"):
             shutil.copy(file, to)
         self.copies.setdefault(name, []).append((self.messages(name), to))
+        return to
+
+    def back_up(self):
+        """Copy all journals while they are in use, as the documentation says."""
+        for name in self.names:
+            to = self.new_copy(name)
+            source = sqlite3.connect(self.place(name) / JOURNAL, timeout=SECONDS)
+            target = sqlite3.connect(to / JOURNAL)
+            with contextlib.closing(source), contextlib.closing(target):
+                source.backup(target)
+            self.copies.setdefault(name, []).append((self.messages(name), to))  # the copy may have fewer
+
+    def new_copy(self, name):
+        """A new folder for a copy of a journal."""
+        to = self.folder / "copies" / f"{name}.{len(self.copies.get(name, [])):03}"
+        to.mkdir()
         return to
 
     def put_back(self, name, copy):
@@ -319,13 +337,16 @@ class Campaign:
             for name in self.names:
                 self.start(name)
             self.wait(self.under_way, "all have begun")
-            for gap, kind, part, seconds in plan(self.seed, events):
+            for number, (gap, kind, part, seconds) in enumerate(plan(self.seed, events)):
                 self.sleep(gap)
                 self.wait_for_progress()
+                if number % BACKUP_EVENTS == 0:
+                    self.back_up()
                 self.happen(kind, part, seconds)
             self.repair_all()
             said = {name: self.messages(name) for name in self.names}
-            self.say(f"no more events; messages so far: {said}")
+            self.say(f"no more events; messages so far: {said}; {self.refusals} older journals were refused")
+            self.demand(not self.finished, "the run ended before its last event")
             (self.folder / "hurry").touch()
             self.wait(lambda: len(self.finished) == len(self.names), "all end with a verdict")
             self.wait(lambda: not self.left(), "no process is left")

@@ -25,6 +25,7 @@ from bestarm.deploy.terms import Terms
 from bestarm.errors import InputError
 from bestarm.problem.layout import Group
 from bestarm.problem.scale import Scale
+from bestarm.util.text import counted
 
 Place = TypeVar("Place")
 
@@ -165,7 +166,7 @@ async def try_source(make: Callable[[Wants], Source], site: Wants) -> list[Findi
     count = sum(map(len, drawn.values()))
     if count and not found:  # without rewards, the findings of the arms say why
         what = UNTOUCHED if isinstance(source, FromCsv) else LOST
-        found.append(Finding("source", f"{source.name}: gave {count} rewards; {what}"))
+        found.append(Finding("source", f"{source.name}: gave {counted(count, 'reward')}; {what}"))
     return found + arms
 
 
@@ -193,10 +194,11 @@ async def _try_arm(source: Source, arm: str, site: Wants, rewards: list[float]) 
 
 def _spread(rewards: list[float], scale: Scale) -> str:
     if scale.privacy is not None:
-        return f"{len(rewards)} rewards, each replaced by a random answer (privacy = {scale.privacy:g})"
+        drawn = f"each replaced by a random answer (privacy = {scale.privacy:g})"
+        return f"{counted(len(rewards), 'reward')}, {drawn}"
     low, high = min(rewards), max(rewards)
     values = f"all {low:g}" if low == high else f"from {low:g} to {high:g}"
-    return f"{len(rewards)} rewards, {values}, within [{scale.low:g}, {scale.high:g}]"
+    return f"{counted(len(rewards), 'reward')}, {values}, within [{scale.low:g}, {scale.high:g}]"
 
 
 def _kind(rewards: list[float], scale: Scale, coins: bool) -> str:

@@ -133,7 +133,7 @@ def test_the_record_over_the_wire_equals_that_of_the_run_in_process(tmp_path, na
 
     record = asyncio.run(main())
     assert comparable(in_process(case, Coins(case.problem))) == comparable(record)
-    assert any("waiting for west-1, east-1, mid-1" in table for table in tables)
+    assert any("waiting for west-1, east-1 and mid-1" in table for table in tables)
     last = next(table for table in tables if "the run is over" in table)
     assert "\\n" not in last
     assert last.splitlines()[1].startswith(f"{record.bits.up:,} bits up")
@@ -330,7 +330,19 @@ def test_the_operator_may_drop_a_missing_client_and_the_certificate_shows_it(tmp
     assert ba.verify(record).ok
 
 
-def test_losing_the_broker_s_store_loses_nothing(tmp_path):
+def half_made(store):
+    """Both streams, as a broker leaves them that is killed while it makes them."""
+    for path in store.glob("jetstream/*/streams/*/meta.inf"):
+        path.rename(path.with_suffix(".inf.tmp"))
+
+
+def damaged(store):
+    for path in store.glob("jetstream/*/streams/*/meta.inf"):
+        path.write_bytes(path.read_bytes()[::-1])
+
+
+@pytest.mark.parametrize("harm", [shutil.rmtree, half_made, damaged])
+def test_losing_the_broker_s_store_loses_nothing(tmp_path, harm):
     """The server requests from clients what the broker lost, and sends its own messages again."""
     folder, case = tmp_path / "f", CASES["fed-sel"]
 
@@ -343,7 +355,7 @@ def test_losing_the_broker_s_store_loses_nothing(tmp_path):
             return await asyncio.wait_for(tasks["server"], SECONDS)
 
     asyncio.run(half())
-    shutil.rmtree(folder / "broker" / "store")
+    harm(folder / "broker" / "store")
     assert asyncio.run(rest()).verdict.arm == "west/a"
     assert verify(folder).ok
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 import tracemalloc
@@ -12,7 +13,7 @@ import pytest
 from bestarm.deploy import envelope, identity
 from bestarm.deploy.envelope import MOST_EVIDENCE, Envelope, Evidence, Slots
 from bestarm.deploy.federation import desk as desks
-from bestarm.deploy.federation import marks
+from bestarm.deploy.federation import files, marks
 from bestarm.deploy.federation.desk import AHEAD, DOWN, HELD, UP, WINDOW, Desk
 from bestarm.deploy.federation.verification import verify
 from bestarm.deploy.identity import Key, Roster
@@ -20,6 +21,7 @@ from bestarm.errors import InputError
 from bestarm.report.follow import Journalled
 from bestarm.util.journal import Journal
 from endless import Office, endless
+from federations import Folds, scenario
 
 RUN = bytes(16)
 MANY = (1 << 16) + 500  # the former limit of messages per client, and some more
@@ -115,6 +117,90 @@ def test_the_memory_of_a_client_does_not_grow_with_its_messages(office):
     assert list(again.ups) == ups
     assert Envelope.decode(ups[1000]).sequence == 1000
     again.journal.close()
+
+
+class Endless(Folds):
+    """A real method with one pull per round, in which south is beaten and two groups are tied for ever."""
+
+    def __init__(self, folder, method, clients, **options):
+        groups = {"west": {"a": 0.9}, "east": {"b": 0.9}, "south": {"c": 0.1}}
+        case = scenario(method, groups, clients, period=1, c=2.0, delta=0.1, **options)
+        files.init(case, folder, port=0, spare=0)
+        super().__init__(folder, Means(case.problem))
+
+    def play(self, rounds):
+        """Play this many rounds, and return the memory in use."""
+        end = self.desk.machine.round + rounds
+        while self.desk.machine.round < end:
+            self.turn()
+        for one in (self.up, self.down, *self.seen.values()):  # what the broker keeps is not our matter
+            one.clear()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    def publish(self, desk):
+        self.down += desk.broadcasts[self.published :]
+        self.published = len(desk.broadcasts)
+
+    published = 0
+
+
+class Means:
+    """Every reward is the mean of its arm."""
+
+    def __init__(self, problem):
+        self.problem = problem
+
+    def rewards(self, client, arm, start, times):
+        return [self.problem.rewards[client][arm].p] * times
+
+
+METHODS_WITHOUT_LAST_ROUND = {"fed-sel": (1, {}), "robust-fed-sel": (3, {"byzantine": 1})}
+
+
+@pytest.fixture
+def endless_run(request, folder):
+    clients, options = METHODS_WITHOUT_LAST_ROUND[request.param]
+    run = Endless(folder / "real", request.param, clients, **options)
+    yield run
+    run.close()
+
+
+@pytest.mark.parametrize("endless_run", METHODS_WITHOUT_LAST_ROUND, indirect=True)
+def test_the_memory_of_machines_does_not_grow_with_the_rounds(endless_run):
+    """A line of the server's history has some 1,000 bytes, what a client keeps of its message 120."""
+    endless_run.play(150)
+    tracemalloc.start()
+    try:
+        first = endless_run.play(300)
+        grown = endless_run.play(300) - first
+    finally:
+        tracemalloc.stop()
+    processes = 1 + len(endless_run.sites)
+    assert grown < 300 * 50 * processes, "bytes for 300 rounds of all processes"
+    assert len(endless_run.desk.machine.history) == 1
+    assert endless_run.desk.machine.rounds == endless_run.desk.machine.round
+
+
+@pytest.mark.parametrize("endless_run", METHODS_WITHOUT_LAST_ROUND, indirect=True)
+def test_a_server_that_forgets_its_rounds_concludes_the_same(endless_run):
+    """South loses to one of the others, which is dropped long afterwards: then nothing says who is best."""
+    endless_run.play(500)
+    desk = endless_run.desk
+    assert desk.machine.active.tolist() == [True, True, False]
+    for client in desk.setup.layout.groups[0].clients:
+        desk.drop(client)
+    desk.stop("interrupted")
+    record = desk.record()  # from a machine that forgets nothing
+    assert [row["round"] for row in record.verdict.certificate["server"]["rounds"]] == list(
+        range(desk.machine.rounds)
+    )
+    assert record.warnings == desk.warnings
+    assert any("arms that lost to it stay out" in warning["text"] for warning in desk.warnings)
+    record.save(endless_run.folder / files.RECORD)
+    endless_run.close()
+    found = verify(endless_run.folder)
+    assert found.ok, found.failures
 
 
 def test_a_restart_gives_the_same_state(office, monkeypatch):

@@ -140,6 +140,29 @@ def test_a_server_restored_together_with_its_broker_stops_at_the_first_hello(run
     check_goes_on(run)
 
 
+@pytest.mark.parametrize("renewals", [1, 3])
+def test_a_server_restored_from_before_a_renewal_of_its_key_stops_at_the_first_hello(run, tmp_path, renewals):
+    """It does not know the key that signed the newest broadcast, but its own signed the first statement."""
+    folds = Folds(run, Coins(CASE.problem))
+    for _ in range(renewals):
+        folds.desk.succeed(Key.generate())
+    for name in (*NAMES, SERVER, *NAMES):
+        folds.step(name)
+    newest = list(folds.desk.broadcasts)
+    assert Envelope.decode(newest[-1]).topic == DOWN
+    folds.close()
+    restore(run, tmp_path / "old")
+
+    async def main():
+        async with serving(run, CASE, NAMES[:1]) as (server, tasks):
+            with pytest.raises(InputError, match="restored from an older backup"):
+                await asyncio.wait_for(tasks["server"], SECONDS)
+            assert not server.desk.refused
+
+    asyncio.run(main())
+    assert heard_by(run, NAMES[0]) == [data for data in newest if Envelope.decode(data).topic == DOWN]
+
+
 def test_a_restarted_server_sends_no_new_broadcast_before_its_clients_have_said_hello(
     run, tmp_path, monkeypatch
 ):

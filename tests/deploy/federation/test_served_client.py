@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import http.client
 import http.server
 import json
 import random
 import threading
 import time
-import urllib.error
 import urllib.request
 
 import pytest
@@ -140,7 +140,11 @@ class Crowd(threading.Thread):
                 for _ in known:
                     self.late.popleft()
                 time.sleep(self.pause)
-            except (OSError, urllib.error.URLError):  # it is not open yet, or was killed
+            except (
+                OSError,
+                http.client.HTTPException,
+                ValueError,
+            ):  # not open yet, or killed, maybe mid-answer
                 time.sleep(0.1)
 
 

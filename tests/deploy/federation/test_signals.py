@@ -74,14 +74,18 @@ async def publishing(nc):
     await wire.publish(nc, "subject", b"")
 
 
-async def waiting_for_an_answer(nc):
+def connection_of(nc):
     connection = wire.Connection()
     connection.new_inbox, connection.subscribe = nc.new_inbox, nc.subscribe
-    await connection.ask("subject", b"", 10 * SECONDS)
+    return connection
+
+
+async def waiting_for_an_answer(nc):
+    await connection_of(nc).ask("subject", b"", 10 * SECONDS)
 
 
 async def subscribing(nc):
-    await wire.Feed(nc, "subject").next(0.01)
+    await wire.Feed(connection_of(nc), "subject").next(0.01)
 
 
 async def asking(nc):

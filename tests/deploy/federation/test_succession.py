@@ -13,6 +13,7 @@ import pytest
 from bestarm.deploy.envelope import Envelope
 from bestarm.deploy.federation import files
 from bestarm.deploy.federation.desk import DOWN, KEY
+from bestarm.deploy.federation.hello import HELLO, NONCE_BYTES, Greetings
 from bestarm.deploy.federation.site import Site
 from bestarm.deploy.federation.verification import verify
 from bestarm.deploy.identity import Key
@@ -62,6 +63,27 @@ def test_broadcasts_are_signed_with_the_old_key_before_the_statement_and_with_th
     assert found[2].signed_with(office.key.public)
     assert found[2].content == new.public
     assert Envelope.decode(office.desk.have("west-1")).signed_with(new.public)
+
+
+@pytest.mark.parametrize("number", [1, 99])
+def test_nobody_can_stop_the_server_with_a_key_that_was_replaced(office, number):
+    """A key may be replaced because a client has got hold of it."""
+    place, greetings = office.places["west-1"], Greetings(office.desk)
+
+    def greet(key):
+        content = os.urandom(NONCE_BYTES) + bytes(4) + broadcast(office, number, key)
+        hello = Envelope.sign(place.key, office.setup.run, "west-1", HELLO, 0, content).encode()
+        return greetings.answer("west-1", hello, lambda: True)
+
+    office.send(2)
+    with pytest.raises(InputError, match="restored from an older backup"):
+        greet(office.key)
+    new = Key.generate()
+    office.desk.succeed(new)
+    assert greet(office.key) is None
+    assert office.desk.refused == {("west-1", HELLO): 1}
+    with pytest.raises(InputError, match="restored from an older backup"):
+        greet(new)
 
 
 def test_the_key_in_force_follows_from_the_journal(office):

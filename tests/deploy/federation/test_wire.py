@@ -10,26 +10,31 @@ import pytest
 
 from bestarm.deploy.federation.wire import Connection, Feed, acknowledge, publish
 
+NUMBER = 7  # of its subscription
+
 
 class Wire(Connection):
     """A connection to a broker that answers when the test does."""
 
     def __init__(self):
         super().__init__()
-        self.sent, self.hear = [], None
+        self.sent = []
 
     def new_inbox(self):
         return "_INBOX.x"
 
     async def subscribe(self, subject, *, cb):
         assert subject.startswith("_INBOX.x")
-        self.hear = cb
+        return SimpleNamespace(_id=NUMBER)
+
+    def hear(self, message):
+        self.heard[NUMBER](message)
 
     def post(self, subject, data=b"", reply="", headers=None):
         self.sent.append((subject, data, reply))
 
-    async def reply(self, place, data, headers=None):
-        await self.hear(SimpleNamespace(subject=self.sent[place][2], data=data, headers=headers))
+    def reply(self, place, data, headers=None):
+        self.hear(SimpleNamespace(subject=self.sent[place][2], data=data, headers=headers))
 
 
 def test_a_late_answer_is_not_taken_for_the_answer_to_a_later_message():
@@ -39,11 +44,11 @@ def test_a_late_answer_is_not_taken_for_the_answer_to_a_later_message():
             await wire.ask("up", b"1", 0.01)
         asking = asyncio.create_task(wire.ask("up", b"1", 10.0))
         await asyncio.sleep(0)
-        await wire.reply(0, b"late")
+        wire.reply(0, b"late")
         await asyncio.sleep(0.01)
         assert not asking.done()
-        await wire.reply(1, b"stored")
-        await wire.reply(1, b"repeated")
+        wire.reply(1, b"stored")
+        wire.reply(1, b"repeated")
         assert await asking == b"stored"
         assert not wire.waiting
 
@@ -55,7 +60,7 @@ def test_a_message_that_nobody_takes_is_an_error_and_a_cancelled_wait_ends():
         wire = Wire()
         asking = asyncio.create_task(wire.ask("up", b"1", 10.0))
         await asyncio.sleep(0)
-        await wire.reply(0, b"", {"Status": "503"})
+        wire.reply(0, b"", {"Status": "503"})
         with pytest.raises(nats.errors.NoRespondersError):
             await asking
         asking = asyncio.create_task(wire.ask("up", b"1", 10.0))
@@ -76,11 +81,43 @@ def test_a_feed_returns_what_arrives_and_at_once_after_wake():
         waiting = asyncio.create_task(feed.next(10.0))
         await asyncio.sleep(0)
         message = SimpleNamespace(headers=None, data=b"1")
-        await wire.hear(message)
+        wire.hear(message)
         assert await waiting == [message]
         feed.wake()
         assert await feed.next(10.0) == []
         assert len(wire.sent) == 1  # one request is open for all of them
+
+    asyncio.run(main())
+
+
+def test_a_feed_waits_a_moment_for_enough_messages_but_not_for_more(monkeypatch):
+    async def main():
+        wire, message = Wire(), SimpleNamespace(headers=None, data=b"1")
+        feed = Feed(wire, "next")
+        assert await feed.next(0.01, enough=2) == []
+        wire.hear(message)
+        assert await feed.next(10.0, enough=2) == [message]  # the second one does not come in time
+        monkeypatch.setattr("bestarm.deploy.federation.wire.GATHER_SECONDS", 60.0)
+        waiting = asyncio.create_task(feed.next(10.0, enough=2))
+        await asyncio.sleep(0)
+        for _ in range(2):
+            wire.hear(message)
+            await asyncio.sleep(0.01)
+        assert await waiting == [message, message]
+        wire.hear(message)
+        assert await feed.next(10.0, enough=0) == [message]
+
+    asyncio.run(main())
+
+
+def test_messages_are_heard_as_they_are_read_with_a_status_and_no_other_headers():
+    async def main():
+        wire, heard = Wire(), []
+        await wire.listen("_INBOX.x", heard.append)
+        for headers in (b"", b"NATS/1.0\r\nNats-Msg-Id: 5\r\n\r\n", b"NATS/1.0 408 Request Timeout\r\n\r\n"):
+            await wire._process_msg(NUMBER, b"_INBOX.x", b"ack", b"1", headers)
+        assert [(each.subject, each.reply, each.data) for each in heard] == 3 * [("_INBOX.x", "ack", b"1")]
+        assert [(each.headers or {}).get("Status") for each in heard] == [None, None, "408"]
 
     asyncio.run(main())
 
@@ -91,8 +128,8 @@ class Line:
     def __init__(self):
         self.pieces = []
 
-    def writelines(self, commands):
-        self.pieces.append(b"".join(commands))
+    def write(self, data):
+        self.pieces.append(data)
 
 
 def connected():
@@ -119,11 +156,11 @@ def test_a_message_is_sent_at_once_and_in_one_piece_with_what_was_acknowledged_b
 def test_a_message_that_was_begun_is_sent_again_only_if_no_answer_comes():
     async def main():
         wire = Wire()
-        wire.answers, wire.hear = "_INBOX.x", wire._answered
+        wire.answers, wire.heard[NUMBER] = "_INBOX.x", wire._answered
         begun = wire.begin("up", b"1")
         storing = asyncio.create_task(publish(wire, "up", b"1", shortest=10.0, begun=begun))
         await asyncio.sleep(0)
-        await wire.reply(0, b'{"seq": 1}')
+        wire.reply(0, b'{"seq": 1}')
         await storing
         assert len(wire.sent) == 1
         begun = wire.begin("up", b"2")
@@ -131,7 +168,7 @@ def test_a_message_that_was_begun_is_sent_again_only_if_no_answer_comes():
         while len(wire.sent) < 3:
             await asyncio.sleep(0.01)
         assert [data for _, data, _ in wire.sent] == [b"1", b"2", b"2"]
-        await wire.reply(2, b'{"seq": 2}')
+        wire.reply(2, b'{"seq": 2}')
         await storing
         assert not wire.waiting
 

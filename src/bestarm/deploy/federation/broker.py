@@ -18,6 +18,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -38,6 +39,7 @@ PING = "10s"  # a client whose connection died silently is let in again after th
 REPEAT_SECONDS, MOST_SHOWN = 60.0, 20  # each broker error is shown once per minute, up to a limit
 SECOND_CONNECTION = "maximum account active connections exceeded"  # as the broker says it
 MOST_CLOSED = 256  # connections that were closed last, of which the broker is asked
+UNRECOVERED = re.compile(r"stream '(\S+) > (\S+)' could not be recovered")  # its account and its name
 log = logging.getLogger("bestarm.federation")
 
 
@@ -125,19 +127,56 @@ include "accounts.conf"
                     stderr=log,
                 )
             while time.monotonic() < deadline and self.process.poll() is None:
-                if self.page("/healthz") is not None and (page := self.page("/jsz")) is not None:
+                trouble = self._trouble()
+                if trouble == "" and (page := self.page("/jsz")) is not None:
                     self._demand_sync(page)
                     return
+                if trouble and self._set_aside(trouble):
+                    break
                 time.sleep(0.02)
-            said = self._said()
-            if self.process.poll() is None or time.monotonic() > deadline:
-                self.stop()
-                raise Unreachable(f"the broker did not start within {START_SECONDS:g} s (see broker.log)")
-            if not any("address already in use" in line for line in said):
-                raise Unreachable(f"the broker did not start: {said[-1] if said else 'it printed nothing'}")
-            if time.monotonic() > began + PORT_SECONDS:
-                raise Unreachable(f"port {self.port} is used by another process: stop it, or use --nats")
-            time.sleep(0.2)
+            else:
+                self._demand_free_port(deadline, began)
+                time.sleep(0.2)
+
+    def _demand_free_port(self, deadline: float, began: float) -> None:
+        """Raise ``Unreachable``, unless the broker has ended only because its port is still in use."""
+        said = self._said()
+        if self.alive() or time.monotonic() > deadline:
+            self.stop()
+            raise Unreachable(f"the broker did not start within {START_SECONDS:g} s (see broker.log)")
+        if not any("address already in use" in line for line in said):
+            raise Unreachable(f"the broker did not start: {said[-1] if said else 'it printed nothing'}")
+        if time.monotonic() > began + PORT_SECONDS:
+            raise Unreachable(f"port {self.port} is used by another process: stop it, or use --nats")
+
+    def _trouble(self) -> str | None:
+        """What the broker says is wrong with it; empty if nothing is, None if there is no answer."""
+        try:
+            self._fetch("/healthz")
+        except urllib.error.HTTPError as error:
+            with error, contextlib.suppress(OSError, ValueError, LookupError):
+                return str(json.loads(error.read())["error"])
+            return "unknown"
+        except (OSError, ValueError, LookupError):
+            return None
+        return ""
+
+    def _set_aside(self, trouble: str) -> bool:
+        """Stop the broker and move a stream that it can't recover out of its store; False if there is none.
+
+        A broker that was killed while it made a stream can't recover it, and stays unhealthy. The server and
+        the clients have all messages in their journals, and send them again to a new stream.
+        """
+        found = UNRECOVERED.search(trouble)
+        lost = self.store / "jetstream" / found[1] / "streams" / found[2] if found else None
+        if lost is None or not lost.is_dir():
+            return False
+        self.stop()
+        kept = self.folder / f"unrecovered-{lost.name}"
+        shutil.rmtree(kept, ignore_errors=True)
+        lost.rename(kept)
+        log.warning("the broker can't recover its stream %s and gets a new one; see %s", lost.name, kept)
+        return True
 
     def _log(self) -> BinaryIO:
         """Open the log to append to what the broker says before it opens the log itself."""
@@ -177,14 +216,15 @@ include "accounts.conf"
 
     def page(self, path: str) -> bytes | None:
         """A page of its monitoring port; None if there is no answer."""
-        if (process := self.process) is None:
-            return None
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            return self._fetch(path)
+        return None
+
+    def _fetch(self, path: str) -> bytes:
+        pid = self.process.pid if self.process else None
         # A broker that was killed while starting may have left its file after the old ones were removed.
-        files = list(self.folder.glob(f"*_{process.pid}.ports"))
-        try:
-            return fetch(json.loads(files[0].read_bytes())["monitoring"][0] + path)
-        except (OSError, ValueError, LookupError):
-            return None
+        files = list(self.folder.glob(f"*_{pid}.ports"))
+        return fetch(json.loads(files[0].read_bytes())["monitoring"][0] + path)
 
     def _demand_sync(self, page: bytes) -> None:
         """By default a broker syncs to disk only minutes later; this one must sync each message."""

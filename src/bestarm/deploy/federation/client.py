@@ -54,8 +54,6 @@ LACK_SECONDS, IDLE_SECONDS = 5.0, 30.0  # before another hello: broadcasts are m
 
 LONGEST_IDLE = 300.0
 
-WAIT_SECONDS = 15.0  # for broadcasts, before the connection is checked again
-
 PULL_SECONDS = 60.0  # a request to the broker stays open: all idle clients together must cost little
 
 SILENCE_SECONDS = 20.0  # without an answer, before a warning
@@ -136,7 +134,8 @@ class Client:
         async with contextlib.AsyncExitStack() as leaving:  # both steps are taken, even if one is interrupted
             leaving.callback(site.journal.close)
             leaving.push_async_callback(self.source.close)
-            await together(self._pulling(), self._network(), beside=[self._watching(), self._pacing()])
+            pacing = [self._pacing()] if self.source.whole else []  # its subjects arrive at a pace
+            await together(self._pulling(), self._network(), beside=[self._watching(), *pacing])
             if site.verdict is not None:
                 await self.source.decided(site.verdict)
             return site.verdict
@@ -243,6 +242,7 @@ class Client:
             since, before = time.monotonic(), self._progress()
             while True:
                 await asyncio.sleep(min(LACK_SECONDS, IDLE_SECONDS))
+                self._wake()  # so that a lost connection is noticed, whatever nats-py says
                 now = time.monotonic()
                 if self._progress() != before:
                     since, before, pause = now, self._progress(), IDLE_SECONDS
@@ -310,7 +310,7 @@ class Client:
         while not self.site.over:
             if self.broken or not self.nc.is_connected:
                 return
-            messages = await self.feed.next(WAIT_SECONDS)
+            messages = await self.feed.next(None)
             for message in messages:
                 self.site.received(message.data, later=True)
             if messages:
@@ -318,7 +318,8 @@ class Client:
                 self.puller.changed.set()
                 await asyncio.sleep(0)  # so that a batch asked for now shares the write
                 self._acknowledge()
-                self.outgoing.set()
+                if self.site.sent < len(self.site.ups):
+                    self.outgoing.set()
         await self._summarise()
         with contextlib.suppress(Exception):  # the verdict is here; if this is lost, the server lingers
             async with asyncio.timeout(CLOSE_SECONDS):

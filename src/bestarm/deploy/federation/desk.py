@@ -42,7 +42,7 @@ from bestarm.protocol.rounds import SERVER
 from bestarm.protocol.summaries import SummaryBook
 from bestarm.records.build import conclude_server
 from bestarm.records.record import Record
-from bestarm.util.journal import Event, Journal
+from bestarm.util.journal import PAGE, Event, Journal
 from bestarm.util.text import shorten, visible
 
 KIND = "federation-server"
@@ -122,6 +122,8 @@ class Desk:
         self._marked = 0  # the number of events when the last mark was written
         for event in journal.events():
             self.replay(event)
+            if keys and event.seq % PAGE == 0:
+                self.machine.forget()
         if keys:
             self.outbox.key = self._current(keys)
             self._speak()
@@ -177,12 +179,12 @@ class Desk:
         read = [self._read(data) for data in batch]
         messages = [each for each in read if isinstance(each, Envelope) and each.topic == UP]
         valid = self.slots.signed([each for each in messages if not self._too_much(each)])
-        for each in read:  # one after the other, as in a replay
+        for data, each in zip(batch, read, strict=True):  # one after the other, as in a replay
             summary = isinstance(each, Envelope) and each.topic == SUMMARY
             envelope = None if done and not summary else self._offer(each, valid)
             accepted.append(envelope is not None)
             if envelope is not None:
-                self.outbox.append(envelope.topic, envelope.encode())
+                self.outbox.append(envelope.topic, data)  # each envelope has exactly one encoding
                 self._hear(envelope)
         self._speak()
         return accepted

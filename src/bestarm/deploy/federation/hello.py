@@ -1,9 +1,11 @@
 """The handshake of a client and the server: on each connection both say what they have, before anything else.
 
-A client's *hello* says how many messages it has signed and how many broadcasts it has heard, and contains the
-newest of these as proof. The server's *answer* says which message it expects next, and brings broadcasts that
-the client lacks. Both are signed; neither is stored. A journal that was restored from an older backup, and a
-folder that was copied, show here, before a second message with the same number is sent:
+A client's *hello* says how many messages it has signed and how many broadcasts it has heard. As proof it
+contains the newest of these, and the statements that named new keys of the server: a journal from before such
+a statement does not know the key that signed the newest broadcast. The server's *answer* says which message
+it expects next, and brings broadcasts that the client lacks. Both are signed; neither is stored. A journal
+that was restored from an older backup, and a folder that was copied, show here, before a second message with
+the same number is sent:
 
 - The server has more messages of a client than the client itself: the client ends (``demand_newest``).
 - Two processes say hello in turn with one client's key: the operator is warned (``Greetings``). A single
@@ -68,12 +70,10 @@ def greet(site: Site, heard: int | None = None) -> bytes:
 
     `heard` is the number of broadcasts to state, if not that of the journal.
     """
-    proof = newest_broadcast(site)
     setup, place = site.place.setup, site.place
     nonce = site.session + secrets.token_bytes(NONCE_BYTES - SESSION_BYTES)
     content = nonce + struct.pack(">I", site.heard if heard is None else heard)
-    if len(proof) + 512 > longest_hello(setup):
-        proof = b""
+    proof = _proof(site, longest_hello(setup) - 512)
     return Envelope.sign(place.key, setup.run, place.client, HELLO, len(site.ups), content + proof).encode()
 
 
@@ -81,6 +81,33 @@ def newest_broadcast(site: Site) -> bytes:
     """The broadcast with the highest number in a client's journal; empty if there is none."""
     found = [event.body for kind in (DOWN, KEY) if (event := site.journal.last(kind)) is not None]
     return max(found, key=lambda data: Envelope.decode(data).sequence, default=b"")
+
+
+def _proof(site: Site, most: int) -> bytes:
+    """The newest broadcast and the newest statements about keys, as many as fit into so many bytes."""
+    newest = newest_broadcast(site)
+    statements = [data for data in site.statements if data != newest]
+    while statements:
+        if len(proof := _framed([*statements, newest])) <= most:
+            return proof
+        del statements[0]
+    return newest if len(newest) <= most else b""
+
+
+def _framed(parts: Iterable[bytes]) -> bytes:
+    """Each part after its length in 4 bytes."""
+    return b"".join(struct.pack(">I", len(part)) + part for part in parts)
+
+
+def _proven(proof: bytes) -> list[Envelope]:
+    """The broadcasts of a proof, which is one alone or several framed; may raise ``Malformed``."""
+    try:
+        return [Envelope.decode(proof)] if proof else []
+    except Malformed:
+        parts = split_answer(proof)
+        if not parts:
+            raise
+        return [Envelope.decode(part) for part in parts]
 
 
 def split_answer(data: bytes) -> list[bytes]:
@@ -231,7 +258,7 @@ class Greetings:
         if self.desk.done and heard >= len(self.desk.broadcasts):
             self.informed.add(client)
         parts = [self._signed_answer(client, data), *(self._missing(heard) if publish() else ())]
-        return b"".join(struct.pack(">I", len(part)) + part for part in parts)
+        return _framed(parts)
 
     def _missing(self, heard: int) -> Iterator[bytes]:
         """Broadcasts from this number on, as many as fit into an answer."""
@@ -244,7 +271,7 @@ class Greetings:
             yield data
 
     def _checked(self, client: str, data: bytes) -> Envelope | None:
-        """The hello, if this client signed it and its proof is a broadcast of this server."""
+        """The hello, if this client signed it and its proof consists of broadcasts of this server."""
         run, member = self.desk.setup.run, self.desk.slots.roster.current.get(client)
         if len(data) > self.longest or member is None:
             return None
@@ -254,8 +281,8 @@ class Greetings:
                 return None
             if hello.signature == self._last.get(client) or not hello.signed_with(member.key):
                 return None
-            proof = hello.content[NONCE_BYTES + 4 :]
-            return hello if not proof or self.demand_known(Envelope.decode(proof)) else None
+            known = [self.demand_known(each) for each in _proven(hello.content[NONCE_BYTES + 4 :])]
+            return hello if all(known) else None
         except Malformed:
             return None
 
@@ -270,7 +297,7 @@ class Greetings:
         count = len(desk.broadcasts)
         if number < count and desk.broadcasts[number] == envelope.encode():
             return True
-        if not own and not any(map(envelope.signed_with, desk.servers)):
+        if not own and not envelope.signed_with(desk.server):  # a key is replaced because it may have leaked
             return False
         what = f"this journal has {count} broadcasts, but this server has sent at least {number + 1}"
         if number < count:

@@ -240,7 +240,8 @@ class Server:
         from bestarm.deploy.federation import wire
 
         while not self.desk.done:
-            messages = await self.feed.next(0.1)
+            # Messages that come together share a write, but the last one of a round does not wait.
+            messages = await self.feed.next(0.1, len(self.desk.waiting_for()))
             if messages:
                 self.streams.stored("UP")
                 known, warned = len(self.desk.notes), len(self.desk.shared)

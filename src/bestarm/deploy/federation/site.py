@@ -29,7 +29,7 @@ from bestarm.protocol.codec import Malformed
 from bestarm.protocol.events import Received, Start
 from bestarm.protocol.machine import ClientMachine
 from bestarm.protocol.rounds import SERVER, one_arm
-from bestarm.util.journal import Event, Journal
+from bestarm.util.journal import PAGE, Event, Journal
 
 KIND = "federation-client"
 
@@ -59,6 +59,7 @@ class Site(Pulls):
         super().__init__(group, outbox, coins=setup.room.coins)
         self.inbox = Inbox[str, Envelope]()  # one stream: the server's broadcasts
         self.servers = [setup.server]  # the server's keys, as of the broadcasts heard so far
+        self.statements: list[bytes] = []  # the broadcasts that named them
         self._unproven: dict[int, bytes] = {}  # early broadcasts that another key may have signed
         self._digests = bytearray()  # of the broadcasts heard so far
         self.sent = self.noted = 0  # messages that the broker has, now and according to the journal
@@ -68,6 +69,8 @@ class Site(Pulls):
         self._act(self.machine.handle(Start()))
         for event in journal.events():
             self.replay(event)
+            if speak and event.seq % PAGE == 0:
+                self.machine.forget()
         if self.renewed:  # send all again with the new key: the old one may be refused
             self.outbox.sign_again()
             self.sent = 0
@@ -197,6 +200,7 @@ class Site(Pulls):
             self._digests += _digest(due)
             if due.topic == KEY:
                 self.servers.append(due.content)
+                self.statements.append(due.encode())
                 renewed = True
                 for number, early in list(self.inbox.held.get(SERVER, {}).items()):
                     if not early.signed_with(self.server):  # signed with the old key: it must not follow
@@ -227,6 +231,7 @@ class Site(Pulls):
         wanted = self.verdict is not None and self.place.setup.options.summaries
         if wanted and not self.outbox.signed[SUMMARY]:
             self.outbox.say(SUMMARY, SUMMARY, self.tally.summary().encode()[0])
+        self.machine.forget()
 
     def replay(self, event: Event) -> None:
         """Apply an event of the journal again. Nothing is written or sent."""

@@ -41,6 +41,7 @@ from bestarm.deploy.trial import (
     try_source,
 )
 from bestarm.util.journal import Event, Journal
+from bestarm.util.text import counted
 
 ANSWER_SECONDS = 5.0  # time limit for an answer of the mailbox or the server
 
@@ -106,7 +107,7 @@ def _site(place: Place, stack: contextlib.ExitStack) -> tuple[Site, str]:
     journal = stack.enter_context(Journal.open(place.folder / JOURNAL, KIND, write=False))
     site = Site(place, journal, speak=False)
     state = "has its verdict" if site.over else "can be resumed"
-    return site, f"{len(journal):,} events, {site.pulls:,} pulls; the run {state}"
+    return site, f"{counted(len(journal), 'event')}, {counted(site.pulls, 'pull')}; the run {state}"
 
 
 async def _try_broker(site: Site, url: str) -> list[Finding]:
@@ -157,7 +158,7 @@ async def _try_server(nc: Any, site: Site) -> Finding:
     except OlderJournal as error:
         return refused("server", error, RESTORE)
     renewed = "" if server == site.server else "; its key was renewed, and this client will follow"
-    return Finding("server", f"it answers, and has {answer.due} messages of this client{renewed}")
+    return Finding("server", f"it answers, and has {counted(answer.due, 'message')} of this client{renewed}")
 
 
 async def _try_mailbox(nc: Any, place: Place) -> Finding:

@@ -35,6 +35,8 @@ except ImportError:
 CONNECT_SECONDS = 6.0
 PULL_SECONDS = 15.0  # how long a consumer's request stays open
 EXPIRED = "408"  # the status of a request that was open for so long
+STATUS_LINE = b"NATS/1.0 "  # begins the headers of a message about a request; others have no status
+GATHER_SECONDS = 0.005  # the longest wait for messages that share a write with the first one
 REFUSED_SECONDS = 0.2  # before another request, if the broker refuses one
 SLOW_SYNC = 0.005  # seconds
 LATE_SECONDS = 5.0  # wait for the stream before a warning, doubled each time
@@ -49,15 +51,36 @@ class Taken(Unreachable):
 class Connection(Nats):
     """A connection that sends at once, and gets the answers to all its messages on one inbox.
 
-    nats-py leaves sending to a task, which runs after everything else that is ready. Its ``request`` makes a
-    random name and several futures for each message.
+    nats-py leaves sending to a task, which runs after everything else that is ready, and wakes a task for
+    each message that it hears. Its ``request`` makes a random name and several futures for each message.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.heard: dict[int, Callable[[Any], None]] = {}  # by subscription: what takes its messages at once
         self.answers = ""  # the inbox
         self.asked = 0
         self.waiting: dict[str, asyncio.Future[Any]] = {}  # by reply subject
+
+    async def listen(self, subject: str, heard: Callable[[Any], None]) -> None:
+        """Subscribe. `heard` takes each message as soon as it is read, and must not raise.
+
+        Of the headers it sees a status only.
+        """
+
+        async def by_task(message: Any) -> None:  # the subscription's number is not known yet
+            heard(message)
+
+        subscription = await cancellable(self.subscribe(subject, cb=by_task))
+        self.heard[subscription._id] = heard
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        heard = self.heard.get(sid)
+        if heard is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+            return
+        status = await self._process_headers(headers) if headers and headers.startswith(STATUS_LINE) else None
+        heard(self._build_message(sid, subject, reply, data, status))
 
     async def ask(
         self, subject: str, data: bytes, timeout: float, headers: dict[str, str] | None = None
@@ -65,7 +88,7 @@ class Connection(Nats):
         """Return the answer to a message; TimeoutError if there is none in time."""
         if not self.answers:
             answers = self.new_inbox()
-            await cancellable(self.subscribe(f"{answers}.*", cb=self._answered))
+            await self.listen(f"{answers}.*", self._answered)
             self.answers = answers
         return await self.answer(self.begin(subject, data, headers), timeout)
 
@@ -111,12 +134,12 @@ class Connection(Nats):
         self._pending_data_size += len(command)
 
     def push(self) -> None:
-        """Send what is pending, in one piece."""
+        """Send what is pending in one piece: as a list, each part would be a TLS record of its own."""
         if self._pending and self.is_connected and self._transport is not None:
             pending, self._pending, self._pending_data_size = self._pending, [], 0
-            self._transport.writelines(pending)
+            self._transport.write(b"".join(pending))
 
-    async def _answered(self, message: Any) -> None:
+    def _answered(self, message: Any) -> None:
         found = self.waiting.get(message.subject)
         if found is not None and not found.done():
             found.set_result(message)
@@ -310,14 +333,16 @@ class Feed:
         self.nc, self.subject, self.batch, self.seconds = nc, subject, batch, seconds
         self.left, self.until = 0, 0.0  # of the last request
         self.inbox = nc.new_inbox()
-        self.sub: Any = None
+        self.open = False
         self.found: list[Any] = []
+        self.enough = 1  # messages that end a wait
         self.woken = False
         self.waiting: asyncio.Future[Any] | None = None
 
-    async def _arrived(self, message: Any) -> None:
+    def _arrived(self, message: Any) -> None:
         self.found.append(message)
-        self.wake()
+        if len(self.found) >= self.enough:
+            self.wake()
 
     def wake(self) -> None:
         """Let ``next`` return now."""
@@ -325,26 +350,31 @@ class Feed:
         if self.waiting is not None:
             _end(self.waiting)
 
-    async def _wait(self, timeout: float) -> None:
+    async def _wait(self, timeout: float | None) -> None:
         """Wait until something arrives or ``wake`` is called. An ``asyncio.timeout`` costs more."""
         loop = asyncio.get_running_loop()
         self.waiting = loop.create_future()
-        timer = loop.call_later(timeout, _end, self.waiting)
+        timer = None if timeout is None else loop.call_later(timeout, _end, self.waiting)
         try:
             await self.waiting
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             self.waiting = None
 
     def again(self) -> None:
         """Request again, because earlier requests may be lost."""
         self.until = 0.0
 
-    async def next(self, timeout: float) -> list[Any]:
-        """Return the messages that are there or arrive within `timeout` seconds; none after ``wake``."""
+    async def next(self, timeout: float | None, enough: int = 1) -> list[Any]:
+        """Return the messages that are there or arrive; none after `timeout` seconds, or after ``wake``.
+
+        If there are some, but fewer than `enough`, more of them may arrive within GATHER_SECONDS.
+        """
         try:
-            if self.sub is None:
-                self.sub = await cancellable(self.nc.subscribe(self.inbox, cb=self._arrived))
+            if not self.open:
+                await self.nc.listen(self.inbox, self._arrived)
+                self.open = True
             now = time.monotonic()
             if self.left <= 0 or now >= self.until:
                 wish = {"batch": self.batch, "expires": int(self.seconds * 1e9)}
@@ -355,6 +385,12 @@ class Feed:
             await asyncio.sleep(0.1)
         if not self.found and not self.woken:
             await self._wait(timeout)
+        if 0 < len(self.found) < enough:
+            self.enough = enough
+            try:
+                await self._wait(GATHER_SECONDS)
+            finally:
+                self.enough = 1
         self.woken = False
         found, self.found = self.found, []
         messages = [m for m in found if not (m.headers and "Status" in m.headers)]
