@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
 from contextlib import suppress
@@ -17,6 +18,7 @@ from bestarm.cli.options import Json
 from bestarm.cli.terminal import out, safe, say, warn
 from bestarm.errors import InputError
 from bestarm.util.loopback import is_loopback
+from bestarm.util.text import counted
 
 RATE = 1_000.0  # the default of deploy.experiment.limits, which a test compares
 app = typer.Typer(help="Live experiments: assignment over HTTP, late rewards.", no_args_is_help=True)
@@ -43,8 +45,10 @@ def duration(text: str | None) -> float | None:
 @app.command()
 def new(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="a new folder")],
-    option: Annotated[list[str], typer.Option(help="an option; give at least two")],
-    site: Annotated[list[str] | None, typer.Option(help="a site [default: one]")] = None,
+    option: Annotated[list[str], typer.Option(metavar="NAME", help="an option; give it at least twice")],
+    site: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="a site; once for each [default: one]")
+    ] = None,
     question: Annotated[str, typer.Option(help="overall, each, control or anywhere")] = "overall",
     control: Annotated[str | None, typer.Option(help="the option that others are compared with")] = None,
     weight: Annotated[
@@ -70,6 +74,12 @@ def new(
     from bestarm.deploy.experiment import folder as place
     from bestarm.deploy.experiment.settings import make_settings
 
+    if (deadline is None) != (missing is None):
+        raise InputError(
+            "one of --deadline and --missing is given without the other",
+            expected="both or none: a reward that has not come by the deadline counts as --missing",
+            fix="For example: --deadline 24h --missing 0",
+        )
     chosen: dict[str, Any] = {"control": control, "margin": margin, "prefer": prefer}
     keys = {key: value for key, value in chosen.items() if value is not None}
     if weight:
@@ -80,10 +90,16 @@ def new(
     )  # fmt: skip
     token = place.create(folder, settings)
     text = (
-        f"{folder} is ready; serve it with: bestarm experiment serve {folder}. The token of its first caller "
-        f"({place.FIRST_CALLER}), which is not shown again: {token}"
+        f"{folder} is ready. Programs that call it need the token of a caller. That of the first one "
+        f"({place.FIRST_CALLER}) is not shown again:"
     )
-    return say({"folder": str(folder), "caller": place.FIRST_CALLER, "token": token}, text, as_json)
+    say({"folder": str(folder), "caller": place.FIRST_CALLER, "token": token}, text, as_json)
+    if not as_json:
+        out.print(token, soft_wrap=True)
+        out.print(
+            f"next: bestarm experiment serve {safe(shlex.quote(str(folder)))} --port 8933", soft_wrap=True
+        )
+    return OK
 
 
 def _weight(text: str) -> tuple[str, float]:
@@ -98,7 +114,7 @@ def _weight(text: str) -> tuple[str, float]:
 def caller(
     folder: Folder,
     name: Annotated[str, typer.Argument(metavar="NAME", help="the name of a caller")],
-    remove: Annotated[bool, typer.Option("--remove", help="make its token worthless")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="revoke its token")] = False,
     as_json: Json = False,
 ) -> int:
     """Add a caller and show its token, once; or remove one. A running server notices within seconds."""
@@ -108,7 +124,7 @@ def caller(
     callers = place.callers_of(folder)
     if remove:
         callers.remove(name)
-        return say({"removed": name}, f"{name} may not call any more", as_json)
+        return say({"removed": name}, f"{name} can no longer call", as_json)
     token = callers.add(name)
     return say({"caller": name, "token": token}, f"the token of {name}, not shown again: {token}", as_json)
 
@@ -120,10 +136,10 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="the port [default: a free one]")] = 0,
     webhook: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="tell this address about the verdict, alarms and stalled sites"),
+        typer.Option(metavar="URL", help="send the verdict, alarms and stalled sites to this address"),
     ] = None,
     stalled_after: Annotated[
-        str, typer.Option(help="when a site that a block waits for stands still: 15m, 24h")
+        str, typer.Option(help="how long a site may hold up a block before it counts as stalled: 15m, 24h")
     ] = "24h",
     rate: Annotated[float, typer.Option(help="requests per second of one caller; inf for no limit")] = RATE,
     as_json: Json = False,
@@ -171,13 +187,19 @@ def status(folder: Folder, as_json: Json = False) -> int:
         print(json.dumps({**msgspec.to_builtins(found), "alarms": msgspec.to_builtins(alarms)}))
     else:
         out.print(safe(headline(found)), soft_wrap=True)
+        if found.risk:
+            out.print(found.risk, soft_wrap=True)
         for line in summary(found):
             out.print(f"- {safe(line)}", soft_wrap=True)
         for site in found.sites:
             counts = (
-                f"{site.assigned:,} assigned, {site.told:,} rewards, {site.open:,} open, {site.late:,} late"
+                f"{site.assigned:,} assigned, {counted(site.told, 'reward')}, {site.open:,} open, "
+                f"{site.late:,} late"
             )
             out.print(f"{safe(site.site)}: {counts}, {site.per_hour:,.0f} per hour", soft_wrap=True)
+        if found.state != "running":
+            for command in ("verify", "report"):
+                out.print(f"next: bestarm {command} {safe(shlex.quote(str(folder)))}", soft_wrap=True)
         warn([f"{alarm.cell}: {TEXT[alarm.kind]}" for alarm in alarms])
     return UNDECIDED if found.state == "undecided" else OK
 

@@ -14,10 +14,11 @@ from bestarm.deploy.experiment.alarms import TEXT
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.deploy.experiment.status import SiteStatus, Status
 from bestarm.evidence.alarms import FALSE_ALARMS, Alarm
+from bestarm.records.figures import lead_said, option_said
 from bestarm.records.questions import intent
 from bestarm.report.markup import Html, clean, name, table, tag
 from bestarm.report.page.answer import entry
-from bestarm.report.page.parts import MOST_ROWS, figure, style
+from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, filled, style
 from bestarm.report.svg.arrivals import arrivals
 from bestarm.util.text import counted
 
@@ -29,9 +30,8 @@ KINDS = {"identified": "yes", "undecided": "no"}
 def page_of(status: Status, alarms: Sequence[Alarm], settings: Settings | None = None) -> str:
     """The page, which asks for itself again after some seconds; `settings` say what is promised."""
     parts = [
-        _card(status, alarms, settings),
-        _section("arrivals", "Arrivals", _arrivals(status)),
-        _section("sites", "Sites", _sites(status)),
+        tag("section", tag("h2", title), body, id=key) if title else body
+        for key, title, body in sections_of(status, alarms, settings)
     ]
     head = tag(
         "head",
@@ -44,8 +44,14 @@ def page_of(status: Status, alarms: Sequence[Alarm], settings: Settings | None =
     return f"<!DOCTYPE html>\n{tag('html', head, tag('body', tag('main', *parts)), lang='en')}\n"
 
 
-def _section(key: str, title: str, body: Html | None) -> Html | None:
-    return None if body is None else tag("section", tag("h2", title), body, id=key)
+def sections_of(status: Status, alarms: Sequence[Alarm], settings: Settings | None = None) -> list[Section]:
+    """The sections of the page, which ``bestarm watch`` shows too."""
+    made = [
+        ("top", "", _card(status, alarms, settings)),
+        ("arrivals", "Arrivals", _arrivals(status)),
+        ("sites", "Sites", _sites(status)),
+    ]
+    return filled(made)
 
 
 def _card(status: Status, alarms: Sequence[Alarm], settings: Settings | None) -> Html:
@@ -57,7 +63,7 @@ def _card(status: Status, alarms: Sequence[Alarm], settings: Settings | None) ->
         labels.append(f"since {clock(status.began)}")
     if settings is not None:
         labels += [f"δ = {settings.delta:g}", f"seed {settings.seed}"]
-    rows = [*_leader(status), _risk(settings), _so_far(status), _end(status)]
+    rows = [*_leader(status, settings), _risk(status, settings), _so_far(status), _end(status)]
     rest = f"Still assigned: {', '.join(map(clean, status.options))}." if running and status.options else ""
     return tag(
         "div",
@@ -66,26 +72,44 @@ def _card(status: Status, alarms: Sequence[Alarm], settings: Settings | None) ->
         tag("h1", clean(headline(status), 300), id="verdict"),
         tag("dl", *[row for row in rows if row], class_="answers"),
         tag("p", clean(rest, 600), class_="note") if rest else None,
-        _next(status),
+        _next(status, settings),
         class_=f"verdict card {KINDS.get(status.state, '')}".rstrip(),
     )
 
 
-def _leader(status: Status) -> list[Html]:
+def _leader(status: Status, settings: Settings | None) -> list[Html]:
+    if status.state == "identified":
+        return _numbers(status, settings)  # the headline says which
     if status.leader is None:
         return []
     if status.state != "running":
-        return [entry("Leads", name(status.leader, 60))]
+        return [entry("Leads", name(status.leader, 60), "not shown to be the best")]
     found = [entry("Leads", name(status.leader, 60), "the highest mean so far")]
     if status.lead is not None:
         found.append(entry("Lead so far", f"{status.lead:.3g}", "over the next option", "Not a result yet."))
     return found
 
 
-def _risk(settings: Settings | None) -> Html | None:
+def _numbers(status: Status, settings: Settings | None) -> list[Html]:
+    """The mean of what was named and how far it is ahead, with intervals that hold at the verdict."""
+    unit = "" if settings is None else settings.unit
+    means = [
+        f"{clean(row.name, 60)}: {option_said(row, status.percent, unit)}"
+        for row in status.estimates[:MOST_ROWS]
+    ]
+    leads = [
+        f"{clean(lead.option, 60)}: {clean(lead_said(lead, status.percent, unit), 120)}"
+        for lead in status.leads[:MOST_ROWS]
+    ]
+    found = [entry("Ahead by", leads[0], *leads[1:])] if leads else []
+    return [*found, *([entry("Means", means[0], *means[1:])] if means else [])]
+
+
+def _risk(status: Status, settings: Settings | None) -> Html | None:
     if settings is None:
         return None
-    return entry("Risk", f"δ = {settings.delta:g}", intent(settings.problem().to_dict(), settings.delta))
+    said = status.risk or intent(settings.problem().to_dict(), settings.delta)
+    return entry("Risk", f"δ = {settings.delta:g}", said)
 
 
 def _so_far(status: Status) -> Html:
@@ -93,7 +117,8 @@ def _so_far(status: Status) -> Html:
     late = sum(site.late for site in status.sites)
     notes = [f"{counted(status.told, 'reward')}, {open_:,} open, {late:,} late"]
     notes.append(f"{counted(status.blocks, 'block')} that count{'s' * (status.blocks == 1)}")
-    return entry("Cost so far", counted(status.assigned, "assignment"), *notes)
+    title = "Cost so far" if status.state == "running" else "Cost"
+    return entry(title, counted(status.assigned, "assignment"), *notes)
 
 
 def _end(status: Status) -> Html:
@@ -108,13 +133,28 @@ def _end(status: Status) -> Html:
     return entry("Expected end", f"in {duration(status.seconds)}", clock(status.ends), more)
 
 
-def _next(status: Status) -> Html | None:
-    """What keeps the experiment from going on, if anything does."""
+def _next(status: Status, settings: Settings | None) -> Html | None:
+    """What keeps the experiment from going on, if anything does; after it, the commands for its record."""
     if status.state != "running":
-        return None
+        steps = [tag("li", code(f"bestarm {command} FOLDER")) for command in ("verify", "report")]
+        said = [
+            tag("p", "Check the answer, and get its means and intervals, with the experiment's folder:"),
+            tag("ul", *steps),
+        ]
+        return tag("div", tag("h2", "Next step"), *said, class_="next")
     said = [
-        tag("p", clean(f"{wait.text}: {wait.rewards:,} rewards wait for it.", 300)) for wait in status.waits
+        tag(
+            "p",
+            clean(
+                f"{wait.text}: {wait.rewards:,} reward{'s wait' if wait.rewards != 1 else ' waits'} for it.",
+                300,
+            ),
+        )
+        for wait in status.waits
     ]
+    if status.waits and settings is not None and settings.deadline is not None:
+        until = f"A reward that has not come {duration(settings.deadline)} after its assignment counts as"
+        said.append(tag("p", f"{until} {settings.missing:g}.", class_="note"))
     if not said:
         said = [tag("p", "Nothing holds things up. The page shows the newest numbers every few seconds.")]
     return tag(
@@ -189,14 +229,22 @@ def headline(status: Status) -> str:
 
 def summary(status: Status) -> list[str]:
     """The facts of an experiment, a sentence each."""
-    lines = [f"{status.assigned:,} assignments, {status.told:,} rewards, {status.blocks:,} blocks that count"]
+    lines = [
+        f"{counted(status.assigned, 'assignment')}, {counted(status.told, 'reward')}, "
+        f"{counted(status.blocks, 'block')} that count{'s' * (status.blocks == 1)}"
+    ]
     if status.leader is not None and status.lead is not None and status.state == "running":
         lines.append(f"{status.leader} leads by {status.lead:.3g} (illustrative only)")
+    rows = [(row.name, option_said(row, status.percent)) for row in status.estimates[:MOST_ROWS]]
+    rows += [
+        (lead.option, f"ahead by {lead_said(lead, status.percent)}") for lead in status.leads[:MOST_ROWS]
+    ]
+    lines += [f"{option}: {said}" for option, said in rows]
     if status.options:
         lines.append(f"still assigned: {', '.join(status.options)}")
     if status.more is not None:
         when = "" if status.seconds is None else f", about {duration(status.seconds)}"
-        lines.append(f"the verdict needs about {status.more:,} more assignments{when} (a guess)")
+        lines.append(f"the verdict needs about {status.more:,} more assignments{when} (an estimate)")
     if status.hold_up:
         lines.append(status.hold_up)
     return lines

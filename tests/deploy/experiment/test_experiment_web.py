@@ -110,16 +110,16 @@ def test_a_repeated_request_with_its_key_gets_the_same_assignment(web):
     ("method", "path", "body", "code", "what"),
     [
         ("POST", "/assign", {"site": "mars"}, 400, "no site"),
-        ("POST", "/assign", {}, 400, "which site"),
+        ("POST", "/assign", {}, 400, 'names no site. Expected {"site": "NAME"} with one of: '),
         ("POST", "/assign", {"site": "us", "times": 0}, 400, "1 to 10,000"),
         ("POST", "/assign", {"site": "us", "colour": 1}, 400, "colour"),
-        ("POST", "/assign", b"{", 400, "can't be read"),
+        ("POST", "/assign", b"{", 400, 'Expected {"site"'),
         ("POST", "/assign", b" " * (1 << 20) + b" {}", 413, "too large"),
         ("POST", "/reward", {"token": "0-1", "reward": 1}, 400, "not a token"),
-        ("POST", "/reward", {"token": "0-1"}, 400, "which reward"),
+        ("POST", "/reward", {"token": "0-1"}, 400, "no token or no reward. Expected {"),
         ("POST", "/reward", {"token": "0-1", "reward": "many"}, 400, "can't be read"),
-        ("GET", "/assign", None, 405, "Method Not Allowed"),
-        ("GET", "/nowhere", None, 404, "Not Found"),
+        ("GET", "/assign", None, 405, "GET /assign: method not allowed. Expected one of: POST /assign, "),
+        ("GET", "/nowhere", None, 404, "GET /nowhere: not found. Expected one of: POST /assign, "),
     ],
 )
 def test_errors_are_json_and_say_what_is_wrong(web, method, path, body, code, what):

@@ -21,9 +21,13 @@ from bestarm.protocol.machine import ClientMachine, ForesightedClient, ServerMac
 from bestarm.protocol.options import on_unit_scale
 from bestarm.protocol.registry import method_for
 from bestarm.protocol.rounds import SERVER
+from bestarm.protocol.summaries import SummaryBook
 from bestarm.protocol.verdict import Verdict
+from bestarm.records.answer import answer_card
 from bestarm.records.build import FILLED, conclude
+from bestarm.records.card import AnswerCard
 from bestarm.records.record import Record
+from bestarm.simulate.run import book_for
 
 __all__ = ["Engine", "Given", "Outcome", "State", "Tally"]
 
@@ -46,6 +50,7 @@ class Engine(Assignments):
         self.pulls: list[events.Pull | None] = [None] * len(self.clients)
         self.mail: deque[tuple[int | None, int, bytes]] = deque()  # (receiver; None: server, sender, data)
         self.settled: dict[int, int] = {}  # by site: its own answer, where each has one
+        self._card: AnswerCard | None = None
         self.held: list[deque[bytes]] = [deque() for _ in self.clients]  # until the outstanding pull is done
         self._act(None, self.server.handle(events.Start()))
         for i, client in enumerate(self.clients):
@@ -181,7 +186,26 @@ class Engine(Assignments):
             self.clients,
             time=None,
             warnings=self._warnings(),
+            summaries=self._summaries(),
         )
+
+    @property
+    def card(self) -> AnswerCard | None:
+        """The answer card, once there is a verdict; nothing counts any more, so it does not change."""
+        if self._card is None and self.over:
+            self._card = answer_card(self.record())
+        return self._card
+
+    def _summaries(self) -> SummaryBook | None:
+        """What counted of each option at each site, as clients of other runs send it after the verdict."""
+        if not (self.over and self.options.summaries):
+            return None
+        room = method_for(self.method, self.problem.layout, self.options)
+        book = book_for(self.problem.layout, room.coins, self.server)
+        for name, lane, group in zip(self.index, self.lanes, self.problem.layout.groups, strict=True):
+            if name not in self.server.gone:
+                book.take(name, lane.summary(len(group.arms)).encode()[0])
+        return book
 
     def _warnings(self) -> list[dict[str, Any]]:
         """What the record says about rewards that were filled in."""

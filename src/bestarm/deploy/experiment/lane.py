@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bestarm.protocol.events import Pull, Pulled
+from bestarm.protocol.summaries import Summary
 from bestarm.util.seeds import stream
 
 CHUNK = 256  # windows that are drawn at once
@@ -78,8 +79,10 @@ class Lane:
         self.batches: deque[Batch] = deque()
         self.drawn = 0  # batches so far
         self.last: Pull | None = None  # the newest pull that is known
-        self.counts: dict[int, int] = {}  # of each arm, the rewards that counted, and their sum
+        # Of each arm: the rewards that counted, their sum, and their squares.
+        self.counts: dict[int, int] = {}
         self.totals: dict[int, float] = {}
+        self.squares: dict[int, float] = {}
 
     def plan(self, pulls: list[Pull]) -> None:
         """Prepare the batches of these pulls, the first of which is the outstanding one."""
@@ -115,7 +118,18 @@ class Lane:
         for arm, share, own in zip(pull.arms, pull.each, batch.sums, strict=True):
             self.counts[arm] = self.counts.get(arm, 0) + share * pull.times
             self.totals[arm] = self.totals.get(arm, 0.0) + own[0]
+            self.squares[arm] = self.squares.get(arm, 0.0) + own[1]
         return batch.pulled()
+
+    def summary(self, arms: int) -> Summary:
+        """What counts of each arm: the first rewards of the plan in the order of assignment, never a choice.
+
+        A batch counts as a whole and in order, so a reward that came early or late, or that was filled in,
+        does not decide which others are used. That makes intervals from these sums valid at any time.
+        """
+        totals = [self.totals.get(a, 0.0) for a in range(arms)]
+        squares = [min(self.squares.get(a, 0.0), total) for a, total in enumerate(totals)]
+        return Summary(tuple(self.counts.get(a, 0) for a in range(arms)), tuple(totals), tuple(squares))
 
     def means(self, arms: int) -> list[float]:
         """The mean of each arm, (S + ½)/(N + 1)."""

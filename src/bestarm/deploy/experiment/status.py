@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 
@@ -15,6 +16,7 @@ from bestarm.protocol.registry import method_for
 from bestarm.protocol.trace import Certificate
 from bestarm.protocol.verdict import Verdict
 from bestarm.records.build import on_user_scale
+from bestarm.records.card import AnswerCard, LeadFacts, OptionFacts
 
 HOURS = 48  # of arrivals that a status shows
 LEAST = 0.5  # a logarithm of wealth below this says nothing about the end
@@ -110,6 +112,14 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         What else to know: why sites have to wait for each other, if that is so; else empty.
     sites : tuple of SiteStatus
         The sites.
+    estimates : tuple of OptionFacts
+        After the verdict: the mean of each option, with its interval, as the answer card shows it.
+    leads : tuple of LeadFacts
+        After the verdict: how far options are ahead, with intervals.
+    risk : str
+        After the verdict: how probable it is that the answer is wrong, or that any of these intervals misses.
+    percent : bool
+        Whether means are shares of successes.
     """
 
     time: float
@@ -130,6 +140,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ends: float | None
     note: str
     sites: tuple[SiteStatus, ...]
+    estimates: tuple[OptionFacts, ...] = ()
+    leads: tuple[LeadFacts, ...] = ()
+    risk: str = ""
+    percent: bool = False
 
 
 def status_of(engine: Engine, now: float) -> Status:
@@ -147,6 +161,7 @@ def status_of(engine: Engine, now: float) -> Status:
     more, seconds = (None, None) if engine.over else _outlook(engine, sites)
     waiting = _waiting(engine)
     waits = _waits(engine, sites, waiting)
+    card = engine.card
     return Status(
         time=now,
         began=_known(engine.began),
@@ -166,7 +181,16 @@ def status_of(engine: Engine, now: float) -> Status:
         ends=_known(engine.decided) if seconds is None else now + seconds,
         note="" if engine.over or (engine.server.state, Ahead) in engine.server.transitions else ONE_BLOCK,
         sites=sites,
+        **({} if card is None else _numbers(card)),
     )
+
+
+def _numbers(card: AnswerCard) -> dict[str, Any]:
+    """What the answer card says in numbers."""
+    leads = (*([card.lead] if card.lead else []), *card.lifts, *card.site_leads)
+    return {
+        "estimates": (*card.options, *card.sites), "leads": leads, "risk": card.risk, "percent": card.percent,
+    }  # fmt: skip
 
 
 def _known(time: float) -> float | None:

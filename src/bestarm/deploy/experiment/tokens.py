@@ -35,7 +35,8 @@ class Tokens:
                 if secrets.compare_digest(signature, right) and number == str(int(number)):
                     return int(number)
         raise InputError(
-            f"{shorten(token)} is not a token of this experiment", expected="a token that ask() returned"
+            f"{shorten(token)} is not a token of this experiment",
+            expected="a token that came with an assignment",
         )
 
     def _signature(self, number: int) -> str:

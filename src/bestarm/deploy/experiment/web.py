@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -39,6 +39,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-
 MOST_BYTES = 1 << 20  # of a request
 BODY_SECONDS = 30.0  # for sending it
 Handler = Callable[[web.Request], Awaitable[Response]]
+Body = TypeVar("Body")
 Pages = Callable[[Status, Sequence[Alarm], Settings], str]
 
 
@@ -64,6 +65,7 @@ class RewardBody(msgspec.Struct, forbid_unknown_fields=True):
     rewards: list[OneReward] | None = None
 
 
+ONE_SITE, ONE_REWARD = '{"site": "NAME"}', '{"token": "…", "reward": 1} or {"rewards": […]}'
 _assign, _reward = msgspec.json.Decoder(AssignBody), msgspec.json.Decoder(RewardBody)
 _encode = msgspec.json.Encoder().encode
 
@@ -87,7 +89,12 @@ class Guard:
         who = request.state.caller = self.callers.who(header)
         if who is None:
             self.limits.strangers += 1
-            found = answer({"error": "no caller has this token. Send: Authorization: Bearer TOKEN"}, 401)
+            text = (
+                "no caller has this token. Send the header Authorization: Bearer TOKEN with a caller's token"
+            )
+            if request.method == "GET" and request.url.path == "/":
+                text += ", or open /?token=TOKEN in a browser"
+            found = answer({"error": f"{text}."}, 401)
             found.headers["www-authenticate"] = "Bearer"
             return found
         wait = self.limits.take(who)
@@ -132,21 +139,22 @@ def application(
     site = next(iter(experiment.settings.sites)) if len(experiment.settings.sites) == 1 else None
 
     async def assign(request: web.Request) -> Response:
-        body = _assign.decode(await _body(request) or b"{}")
+        body = await _read(request, _assign, ONE_SITE)
         key = _key(request)
         if (body.site or site) is None:
-            raise InputError("which site?", expected=f"one of: {', '.join(experiment.settings.sites)}")
+            known = ", ".join(experiment.settings.sites)
+            raise InputError("the request names no site", expected=f"{ONE_SITE} with one of: {known}")
         asked = Request(site=body.site or site, times=1 if body.times is None else body.times, key=key)
         given = (await queue.submit(asked)).assigned
         return answer(given[0] if body.times is None else {"assignments": given})
 
     async def reward(request: web.Request) -> Response:
-        body = _reward.decode(await _body(request))
+        body = await _read(request, _reward, ONE_REWARD)
         if body.rewards is not None and body.token is None and body.reward is None:
             told = [(each.token, each.reward) for each in body.rewards]
             return answer({"outcomes": (await queue.submit(Request(rewards=told))).outcomes})
         if body.token is None or body.reward is None or body.rewards is not None:
-            raise InputError("which reward?", expected='{"token": …, "reward": …} or {"rewards": […]}')
+            raise InputError("the request has no token or no reward", expected=ONE_REWARD)
         (outcome,) = (await queue.submit(Request(rewards=[(body.token, body.reward)]))).outcomes
         return answer({"outcome": outcome})
 
@@ -180,9 +188,14 @@ def application(
     if pages is not None:
         routes.append(Route("/", _safe(page, guard, browser=True), methods=["GET"]))
 
+    requests = [f"{'POST' if 'POST' in (each.methods or ()) else 'GET'} {each.path}" for each in routes]
+
     async def missing(request: web.Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return answer({"error": str(error.detail)}, error.status_code)
+        asked = f"{request.method} {request.url.path[:100]}: {str(error.detail).lower()}"
+        found = answer({"error": f"{asked}. Expected one of: {', '.join(requests)}."}, error.status_code)
+        found.headers.update(error.headers or {})
+        return found
 
     return Starlette(routes=routes, exception_handlers={HTTPException: missing})
 
@@ -223,8 +236,6 @@ def _safe(handler: Handler, guard: Guard, browser: bool = False) -> Handler:
             return answer({"error": str(error)}, 409)
         except InputError as error:
             return answer({"error": str(error)}, 400)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return answer({"error": f"the body can't be read: {str(error)[:300]}"}, 400)
 
     return handle
 
@@ -235,6 +246,14 @@ def _key(request: web.Request) -> str:
     if len(key) > MOST_KEY:
         raise InputError("the Idempotency-Key is too long", expected=f"at most {MOST_KEY} characters")
     return f"{request.state.caller}\n{key}" if key else ""
+
+
+async def _read(request: web.Request, decoder: msgspec.json.Decoder[Body], expected: str) -> Body:
+    """The body of a request; an empty one has no fields."""
+    try:
+        return decoder.decode(await _body(request) or b"{}")
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InputError(f"the body can't be read: {str(error)[:300]}", expected=expected) from None
 
 
 async def _body(request: web.Request) -> bytes:

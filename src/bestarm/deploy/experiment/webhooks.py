@@ -26,7 +26,7 @@ from bestarm.deploy.experiment.status import Status
 from bestarm.errors import InputError
 from bestarm.evidence.alarms import Alarm
 from bestarm.util.files import as_json, write
-from bestarm.util.text import shorten
+from bestarm.util.text import counted, shorten
 
 FILE = "webhooks.json"
 SECONDS = 10.0  # time limit of a request
@@ -56,7 +56,8 @@ def notices(status: Status, alarms: Sequence[Alarm], stalled: float | None) -> I
             continue
         text = ""
         if (site.oldest or 0.0) >= stalled:
-            text = f"{site.site} has {site.open:,} rewards to come, the oldest for {site.oldest:.0f} seconds"
+            left = counted(site.open, "reward")
+            text = f"{site.site} has {left} to come, the oldest for {site.oldest:.0f} seconds"
         elif not site.open and site.quiet >= stalled:
             text = f"{site.site} had no visitors for {site.quiet:.0f} seconds"
         if text:

@@ -14,17 +14,16 @@ from typing import Any
 import numpy as np
 
 from bestarm.deploy.process import checkpoint
-from bestarm.errors import InputError
+from bestarm.errors import UNSHOWN, InputError
 from bestarm.problem.privacy import answer
 from bestarm.problem.scale import Scale
 from bestarm.protocol.events import Pull
 from bestarm.protocol.verdict import Verdict
-from bestarm.util.text import shorten
+from bestarm.util.text import counted, shorten
 
 PIECE = 10_000  # rewards requested at a time
 
 MAX_OUTPUT = 1 << 20  # bytes of one answer
-UNSHOWN = "not shown, for privacy"
 
 
 class SourceFailed(Exception):
@@ -129,7 +128,7 @@ class Source(ABC):
                 found = await self._tried(arm, asked)
                 if not 1 <= len(found) <= asked:
                     raise InputError(
-                        f"gave {len(found)} rewards",
+                        f"gave {counted(len(found), 'reward')}",
                         where=self._where(arm),
                         expected="1" if asked == 1 else f"1 to {asked}",
                     )
@@ -198,18 +197,23 @@ class Source(ABC):
     async def _tried(self, arm: str, times: int) -> Sequence[object]:
         failures = 0
         while True:
-            limit = asyncio.timeout(self.retry.timeout if self.limited else None)
+            limit = asyncio.timeout(self.retry.timeout) if self.limited else None
             try:
+                if limit is None:
+                    return await self._fetch(arm, times)
                 async with limit:
                     return await self._fetch(arm, times)
             except InputError as error:
                 raise (error if self.private is None else self._unshown(arm, error)) from None
-            except (SourceFailed, Exhausted):
-                raise
+            except (SourceFailed, Exhausted) as end:
+                if self.private is None:
+                    raise
+                what = "there are no more rewards" if isinstance(end, Exhausted) else "failed"
+                raise type(end)(f"{self._where(arm)}: {what} (why is {UNSHOWN})") from None
             except Exception as error:
                 final = isinstance(error, Failed) and error.final
                 text = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
-                if limit.expired():
+                if limit is not None and limit.expired():
                     text = f"no answer within {self.retry.timeout:g} s"
                 elif self.private is not None:
                     text = f"an attempt failed ({type(error).__name__}; {UNSHOWN})"

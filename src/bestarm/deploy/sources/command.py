@@ -14,7 +14,7 @@ from typing import Any
 
 from bestarm.deploy.sources.base import MAX_OUTPUT, Failed, Source, Text, number_in
 from bestarm.errors import InputError
-from bestarm.util.text import shorten
+from bestarm.util.text import counted, shorten
 
 SHELLS = ("sh", "ash", "bash", "dash", "zsh", "ksh", "fish")
 
@@ -54,7 +54,9 @@ class FromCommand(Source):
                 return [await self._answer(arm)]
         lines = await self._run([self._filled(word, arm, times) for word in self.words])
         if len(lines) > 1 and not self.batch:
-            raise InputError(f"printed {len(lines)} lines", where=self._where(arm), expected="one reward")
+            raise InputError(
+                f"printed {counted(len(lines), 'line')}", where=self._where(arm), expected="one reward"
+            )
         return lines
 
     def _filled(self, word: str, arm: str, times: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from bestarm.deploy.sources.base import MAX_OUTPUT, Failed, Source
 from bestarm.errors import InputError
-from bestarm.util.text import shorten
+from bestarm.util.text import counted, shorten
 
 
 class FromHttp(Source):
@@ -47,7 +47,7 @@ class FromHttp(Source):
             ) from None
         found = found if isinstance(found, list) else [found]
         if len(found) > 1 and not self.batch:
-            raise InputError(f"gave {len(found)} rewards", where=self._where(arm), expected="one")
+            raise InputError(f"gave {counted(len(found), 'reward')}", where=self._where(arm), expected="one")
         return found
 
     def _get(self, url: str) -> bytes:
