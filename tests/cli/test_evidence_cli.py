@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 
 import numpy as np
@@ -34,21 +35,68 @@ def test_a_table_alone_is_enough_for_a_verdict_a_record_and_a_report(tmp_path, b
     path = table(tmp_path / "t.csv", CLEAR)
     done = bestarm("evidence", path, *COLUMNS, "--out", "e.json", "--report", "e.html")
     assert done.returncode == 0, done.stderr
-    assert "a is the best option: the highest mean of won on average over the sites" in done.stdout
+    assert (
+        "a is the best option: the highest mean of won on average over 2 sites, equally weighted."
+        in done.stdout
+    )
     assert "This is wrong with probability at most 0.05." in done.stdout
     assert "1,600 rows, each counted once" in done.stdout
     assert "next: bestarm verify e.json\nnext: bestarm report e.json\n" in done.stdout
     assert bestarm("verify", tmp_path / "e.json").stdout.startswith(str(tmp_path / "e.json"))
     assert bestarm("report", "e.json", "--out", "again.html").returncode == 0
-    assert (tmp_path / "again.html").read_text() == (tmp_path / "e.html").read_text().replace(
-        "Download evidence.json", "Download e.json"
-    ).replace('download="evidence.json"', 'download="e.json"')
+    assert (tmp_path / "again.html").read_text() == (tmp_path / "e.html").read_text()
+
+
+def test_the_card_is_the_same_on_the_terminal_in_json_and_on_the_page(tmp_path, bestarm):
+    path = table(tmp_path / "t.csv", CLEAR)
+    told = bestarm("evidence", path, *COLUMNS, "--report", "e.html").stdout
+    found = json.loads(bestarm("evidence", path, *COLUMNS, "--json").stdout)
+    card, page = found["card"], (tmp_path / "e.html").read_text()
+    (lead,) = found["leads"]
+    assert (lead["option"], lead["over"]) == ("a", "b")
+    (ahead,) = card["ahead"]
+    size, low, high = (f"{100 * x:.0f}" for x in (lead["value"], *lead["interval"]))
+    assert ahead.startswith(f"Ahead by {size} points over b ({low} to {high}), which is ")
+    for text in (card["headline"], ahead, card["risk"], *(f"next: {step}" for step in card["next"])):
+        assert text in told
+    assert card["risk"].endswith(
+        "The probability that it is wrong or any interval here misses is at most 0.1."
+    )
+    assert card["cost"] == "1,600 rows, each counted once"
+    for text in ("<dt>Best</dt>", "<dt>Ahead by</dt>", "<dt>Risk</dt>", "<dt>Cost</dt>", "Next step"):
+        assert text in page
+    for text in (card["headline"], card["risk"], f"{size} points", f"over b ({low} to {high})", "1,600 rows"):
+        assert text in page
+    each = json.loads(bestarm("evidence", path, *COLUMNS, "--question", "each", "--json").stdout)["card"]
+    assert [text.split(":")[0] for text in each["ahead"]] == ["north/a", "south/a"]
+    control = bestarm("evidence", path, *COLUMNS, "--question", "control", "--control", "b", "--json").stdout
+    assert json.loads(control)["card"]["ahead"][0].startswith("a: ")
+
+
+def test_a_withdrawn_promise_shows_no_interval_and_no_next_step_but_the_remedy(tmp_path, bestarm):
+    path = table(tmp_path / "t.csv", CLEAR, ordered=True)
+    rows = path.read_text().splitlines()
+    path.write_text("\n".join([rows[0], *sorted(rows[1:])]) + "\n")  # by reward: rows are not independent
+    found = json.loads(bestarm("evidence", path, *COLUMNS, "--json", "--report", "e.html").stdout)
+    card = found["card"]
+    assert found["promise"] == "withdrawn"
+    assert card["headline"].startswith("Promise withdrawn.")
+    assert card["risk"].startswith("Nothing is promised, because ")
+    assert "(" not in card["ahead"][0]
+    assert card["next"][0] == "Do not act on this answer."
+    assert "--order none" in " ".join(card["next"])
+    page = (tmp_path / "e.html").read_text()
+    assert "verdict card wrong" in page
+    assert "not bounded" in page
+    assert "<dt>Best</dt>" not in page
 
 
 def test_json_is_one_object_and_the_record(tmp_path, bestarm):
     path = table(tmp_path / "t.csv", CLEAR)
     done = bestarm("evidence", path, *COLUMNS, "--json", "--out", tmp_path / "e.json")
     found = json.loads(done.stdout)
+    card = found.pop("card")
+    assert set(card) == {"headline", "ahead", "risk", "cost", "next"}
     assert found == json.loads((tmp_path / "e.json").read_text())
     assert (found["kind"], found["status"], found["best"]) == ("evidence", "identified", {"": "a"})
 
@@ -95,12 +143,39 @@ def test_a_record_is_continued_and_a_second_look_refused(tmp_path, bestarm):
     assert bestarm(*again).returncode == 0
 
 
+def test_percentages_are_written_as_in_the_table(tmp_path, bestarm):
+    path, rng = tmp_path / "t.csv", np.random.default_rng(5)
+    rows = [f"{o},{100 * rng.beta(p, 10):.1f}%" for o, p in (("a", 3), ("b", 2)) for _ in range(2000)]
+    path.write_text("\n".join(["option,rate", *rows]) + "\n", encoding="utf-8")
+    asked = ("evidence", path, "--option", "option", "--reward", "rate", "--order", "none")
+    refused = bestarm(*asked)
+    assert refused.returncode == 2
+    assert re.search(r'column "rate" holds \d+(\.\d)?%, not 0 or 1', refused.stderr)
+    assert "--bounds 0 1 means 0 to 100%" in refused.stderr
+    bounds = ("--bounds", "0", "1")
+    found = json.loads(bestarm(*asked, *bounds, "--json").stdout)
+    assert found["settings"]["percent"] is True
+    mean, ends = (found["options"][0][key] for key in ("mean", "interval"))
+    shown = bestarm(*asked, *bounds, "--report", "p.html")
+    text = f"{100 * mean:.1f} % ({100 * ends[0]:.1f} to {100 * ends[1]:.1f} %)"
+    assert f"Its mean is about {text}." in shown.stdout
+    assert "Every reward is between 0 and 100 %" in shown.stdout
+    assert shown.stdout.endswith("next: Add --out evidence.json to keep the record.\nreport: p.html\n")
+    assert f"is about {text}" in (tmp_path / "p.html").read_text("utf-8").replace("&nbsp;", " ")
+    (lead,) = found["leads"]
+    control = bestarm(*asked, *bounds, "--question", "control", "--control", "b").stdout
+    assert "Compared with b: a is better." in control
+    assert f" {100 * lead['value']:.1f} points " in control
+    minutes = json.loads(bestarm(*asked, *bounds, "--unit", "kg", "--json").stdout)
+    assert " kg over b (" in minutes["card"]["ahead"][0]
+
+
 def test_every_question_and_weights(tmp_path, bestarm):
     path = table(tmp_path / "t.csv", CLEAR)
     each = bestarm("evidence", path, *COLUMNS, "--question", "each")
-    assert "known at 2 of 2 sites: a at north, a at south" in each.stdout
+    assert "a is the best option at each of the 2 sites." in each.stdout
     control = bestarm("evidence", path, *COLUMNS, "--question", "control", "--control", "b")
-    assert "Compared with b: 1 better." in control.stdout
+    assert "Compared with b: a is better." in control.stdout
     given = bestarm("evidence", path, *COLUMNS, "--weights", "north=1,south=3", "--json")
     assert json.loads(given.stdout)["settings"]["weights"] == {"north": 0.25, "south": 0.75}
     part = bestarm("evidence", path, *COLUMNS, "--where", "region=north", "--json")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from bestarm.cli.exit_codes import OK, UNDECIDED, WITHDRAWN
@@ -92,6 +93,9 @@ def evidence(
     delta: Annotated[
         float, typer.Option(help="probability of a wrong verdict", rich_help_panel=QUESTION)
     ] = 0.05,
+    alpha: Annotated[
+        float, typer.Option(help="probability that any interval misses", rich_help_panel=QUESTION)
+    ] = 0.05,
     weights: Annotated[
         str,
         typer.Option(
@@ -143,6 +147,7 @@ def evidence(
     Exit codes: 0 identified, 3 undecided, 6 promise withdrawn (rows drift or depend on each other), 2 bad
     input.
     """
+    from bestarm.evidence.card import in_words
     from bestarm.evidence.evidence import evidence as compute
 
     if not table and sql is None:
@@ -165,6 +170,7 @@ def evidence(
             bounds=bounds,
             unit=unit,
             delta=delta,
+            alpha=alpha,
             weights=_weights(weights),
             control=control,
             margin=margin,
@@ -185,9 +191,11 @@ def evidence(
         if path is not None:
             found.save(path)
     if report is not None:
-        found.report(report)
+        from bestarm.report.page import of_evidence, write
+
+        write(of_evidence(found, (save or record or Path("evidence.json")).name), report)
     if as_json:
-        print(json.dumps(found.to_dict()))
+        print(json.dumps({**found.to_dict(), "card": msgspec.to_builtins(in_words(found))}))
         return exit_code(found)
     show(found, save or record)
     if report is not None:

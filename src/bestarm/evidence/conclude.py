@@ -12,6 +12,7 @@ from bestarm.errors import InputError
 from bestarm.evidence.alarms import Check, alarms
 from bestarm.evidence.any_time import replay
 from bestarm.evidence.contests import Contest, Floats
+from bestarm.evidence.estimates import Estimates
 from bestarm.evidence.notes import notes_of
 from bestarm.evidence.once import MOST_FOR_FISHER, Claims, Watch, log_evalues, log_mean, pvalues
 from bestarm.evidence.record import (
@@ -20,19 +21,17 @@ from bestarm.evidence.record import (
     Blocks,
     Counts,
     Evidence,
+    Lead,
     Look,
     Option,
     Settings,
     Test,
 )
-from bestarm.evidence.value_bounds import value_bounds
 from bestarm.problem.scale import Scale
-from bestarm.stats import betting
 from bestarm.stats.sums import Sums
 from bestarm.version import __version__
 
 BEST = "it is the best"
-Ends = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,14 @@ def claims_of(contest: Contest, settings: Settings) -> Claims:
     """The statements that a question disputes."""
     if settings.question != "control":
         return Claims.best(len(contest.options))
-    width = 1.0 if settings.bounds is None else settings.bounds[1] - settings.bounds[0]
     control = contest.options.index(settings.control or "")
-    return Claims.control(len(contest.options), control, settings.margin / width)
+    return Claims.control(len(contest.options), control, _margin(settings))
+
+
+def _margin(settings: Settings) -> float:
+    """The margin on [0, 1]."""
+    width = 1.0 if settings.bounds is None else settings.bounds[1] - settings.bounds[0]
+    return settings.margin / width
 
 
 def level_of(contest: Contest, settings: Settings, contests: int) -> float:
@@ -93,25 +97,26 @@ def tests_of(finding: Finding, settings: Settings, level: float) -> list[Test]:
 
 
 def options_of(
-    contest: Contest, settings: Settings, sums: Sums, tests: Sequence[Test], closed: Sequence[Sums] | None
+    estimates: Estimates, tests: Sequence[Test], statuses: Sequence[str], control: int, *, stands: bool
 ) -> list[Option]:
-    """Every option of a contest; `closed` are the blocks of a look at any time."""
-    scale = scale_of(settings)
-    means, ends = _means(contest, sums), intervals(contest, sums, settings.delta, closed, settings.looks)
-    rows = sums.count.sum(axis=-1)
-    control = contest.options.index(settings.control) if settings.control in contest.options else -1
-    gaps = None
-    if control >= 0:
-        gaps = _gaps(contest, sums, settings.delta, closed, settings.looks, control)
+    """Every option of a contest; `control` is the option that others are compared with, or −1.
+
+    `stands` says whether the promise does.
+    """
+    contest, scale = estimates.contest, scale_of(estimates.settings)
+    means, ends, rows = estimates.means, estimates.ends, estimates.sums.count.sum(axis=-1)
+    margin = _margin(estimates.settings)
+    gaps = estimates.gaps(control) if control >= 0 else None
     found = []
     for a, name in enumerate(contest.options):
-        own = _own(tests, a, control, len(contest.options))
-        status = _status(own, tests) if control < 0 else "control" if a == control else _compared(own)
         gap = span = None
         if gaps is not None and a != control:
+            low, high = float(gaps[0][a]), float(gaps[1][a])
+            if stands:  # else what was found may be wrong more often
+                low, high = claimed(low, high, statuses[a], margin)
             sign = (1.0 if scale.goal == "max" else -1.0) * (scale.high - scale.low)
-            low, high = sorted((sign * float(gaps[0][a]), sign * float(gaps[1][a])))
-            gap, span = _number(sign * (means[a] - means[control])), (low, high)
+            least, most = sorted((sign * low, sign * high))
+            gap, span = _number(sign * min(max(means[a] - means[control], low), high)), (least, most)
         found.append(
             Option(
                 name,
@@ -119,13 +124,34 @@ def options_of(
                 int(rows[a]),
                 _number(scale.user(float(means[a]))),
                 scale.user_interval(float(ends[0][a]), float(ends[1][a])),
-                status,
-                own,
+                statuses[a],
+                _own(tests, a, control, len(contest.options)),
                 gap,
                 span,
             )
         )
     return found
+
+
+def claimed(low: float, high: float, status: str, margin: float) -> tuple[float, float]:
+    """The part of the interval of a lead over the control that agrees with what was found about it.
+
+    >>> claimed(-0.01, 0.2, "better", 0.0), claimed(-0.03, 0.01, "within", 0.02)
+    ((0.0, 0.2), (-0.02, 0.01))
+    """
+    least = {"better": margin, "within": -margin}.get(status, -1.0)
+    most = {"worse": -margin, "within": margin}.get(status, 1.0)
+    return min(max(low, least), most), max(min(high, most), least)
+
+
+def lead_of(estimates: Estimates, *, stands: bool) -> Lead | None:
+    """How far the first option of a contest is ahead of the others."""
+    found, contest, scale = estimates.lead(stands=stands), estimates.contest, scale_of(estimates.settings)
+    if found is None:
+        return None
+    width = scale.high - scale.low
+    names = contest.options[found.option], contest.options[found.over]
+    return Lead(contest.site, *names, width * found.value, (width * found.low, width * found.high))
 
 
 def _number(x: float) -> float | None:
@@ -148,6 +174,15 @@ def _own(tests: Sequence[Test], option: int, control: int, options: int) -> list
     return list(tests[place :: options - 1])
 
 
+def statuses_of(tests: Sequence[Test], options: int, control: int) -> list[str]:
+    """What was found about each option."""
+    found = []
+    for a in range(options):
+        own = _own(tests, a, control, options)
+        found.append(_status(own, tests) if control < 0 else "control" if a == control else _compared(own))
+    return found
+
+
 def _status(own: Sequence[Test], tests: Sequence[Test]) -> str:
     if own[0].rejected:
         return "out"
@@ -160,44 +195,6 @@ def _compared(own: Sequence[Test]) -> str:
     if rejected[0] != rejected[1]:
         return "better" if rejected[0] else "worse"
     return "within" if len(rejected) == 4 and not rejected[0] and all(rejected[2:]) else "open"
-
-
-def _means(contest: Contest, sums: Sums) -> Floats:
-    """Σ w·mean over the sites; NaN without rows."""
-    mean = np.where(sums.count > 0, sums.total / np.maximum(sums.count, 1.0), np.nan) + contest.grid / 2
-    return np.asarray((contest.weights * mean).sum(axis=-1))
-
-
-def intervals(
-    contest: Contest, sums: Sums, alpha: float, closed: Sequence[Sums] | None, looks: int = 1
-) -> Ends:
-    """An interval for the value of each option that misses it with probability at most alpha, at all looks.
-
-    With one site it is the betting interval, which holds at any time. With several it is Hoeffding's for the
-    weighted mean, at alpha/looks for each of the looks that were declared, and that of bets in the `closed`
-    blocks of a look at any time.
-    """
-    if contest.single:
-        upper = np.minimum(sums.most + contest.grid, 1.0)
-        squares = sums.squares + 2 * contest.grid * sums.total + sums.count * contest.grid**2
-        ends = betting.intervals(
-            sums.count, sums.total, squares, sums.least, upper, alpha, rounded=contest.grid * sums.count
-        )
-        return ends[0][:, 0], ends[1][:, 0]
-    if closed is not None:
-        return value_bounds(closed, contest.shape, contest.weights, alpha, contest.grid)
-    variance = (contest.weights**2 / sums.count).sum(axis=-1)
-    radius = np.sqrt(math.log(2 * looks / alpha) / 2 * variance) + contest.grid / 2
-    mean = _means(contest, sums)
-    return np.maximum(mean - radius, 0.0), np.minimum(mean + radius, 1.0)
-
-
-def _gaps(
-    contest: Contest, sums: Sums, alpha: float, closed: Sequence[Sums] | None, looks: int, control: int
-) -> Ends:
-    """An interval for the lead of each option over the control: both values at alpha/2."""
-    low, high = intervals(contest, sums, alpha / 2, closed, looks)
-    return low - high[control], high - low[control]
 
 
 def best_of(options: Sequence[Option]) -> dict[str, str | None]:
@@ -241,8 +238,9 @@ def conclude(
     rows: int,
 ) -> Evidence:
     """Every conclusion of a record from its numbers."""
-    options, fisher = [], False
+    options, leads, fisher = [], [], False
     sums: list[Sums] = []
+    raised = alarms(checks)
     for k, contest in enumerate(contests):
         level = level_of(contest, settings, len(contests))
         if blocks is None:
@@ -252,12 +250,18 @@ def conclude(
             finding, found, closed = _raced(blocks, k, contest, settings, level)
         fisher |= finding.pvalues is not None
         sums.append(found)
-        options += options_of(contest, settings, found, tests_of(finding, settings, level), closed)
+        tests = tests_of(finding, settings, level)
+        control = contest.options.index(settings.control) if settings.control in contest.options else -1
+        statuses = statuses_of(tests, len(contest.options), control)
+        named = statuses.index("best") if "best" in statuses else None
+        estimates = Estimates(contest, settings, len(contests), found, closed, named)
+        options += options_of(estimates, tests, statuses, control, stands=not raised)
+        if control < 0 and (lead := lead_of(estimates, stands=not raised)) is not None:
+            leads.append(lead)
     best = best_of(options)
     done = all(best.values())
     if settings.question == "control":
         best, done = {}, not any(option.status == "open" for option in options)
-    raised = alarms(checks)
     return Evidence(
         kind="evidence",
         schema=SCHEMA,
@@ -269,6 +273,7 @@ def conclude(
         best=best,
         promise="withdrawn" if raised else "stands",
         options=options,
+        leads=leads,
         rows=rows,
         alarms=raised,
         checks=checks,

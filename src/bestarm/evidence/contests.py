@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,7 @@ class Contest:
         """The number of rewards of each cell, by option and site."""
         return np.array([count.sum() for count in self.counts], dtype=np.int64).reshape(self.shape)
 
-    @property
+    @cached_property
     def sums(self) -> Sums:
         """The sums of each cell, by option and site; on a grid, those of the lower ends."""
         cells = [(c, v @ c, v**2 @ c, v[0], v[-1]) for v, c in zip(self.values, self.counts, strict=True)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bestarm.evidence.alarms import ALL, FALSE_ALARMS, Alarm
-from bestarm.evidence.record import Evidence
-from bestarm.util.text import counted
+from bestarm.evidence.record import Evidence, Option, Settings
+from bestarm.util.text import counted, listed
 
 REASONS = {
     "drift": "the rewards of {cell} change over time: the second half of its rows differs from the first",
@@ -40,12 +40,19 @@ def _found(evidence: Evidence) -> str:
     settings = evidence.settings
     if settings.question == "control":
         words = {"better": "better", "worse": "worse", "within": "within the margin", "open": "open"}
-        numbers = {status: sum(option.status == status for option in evidence.options) for status in words}
-        parts = [f"{number:,} {words[status]}" for status, number in numbers.items() if number]
-        return f"Compared with {settings.control}: {', '.join(parts)}."
+        names = {status: [o.name for o in ranked(evidence) if o.status == status] for status in words}
+        parts = [
+            f"{listed(found)} {'is' if len(found) == 1 else 'are'} {words[status]}"
+            for status, found in names.items()
+            if found
+        ]
+        return f"Compared with {settings.control}: {'; '.join(parts)}."
     if settings.question == "each":
         named = [f"{name} at {site}" for site, name in evidence.best.items() if name]
-        most = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
+        if len(evidence.best) == len(named) > 1 and len(set(evidence.best.values())) == 1:
+            only = next(iter(evidence.best.values()))
+            return f"{only} is the best option at each of the {len(named):,} sites."
+        most = listed(named)
         of = f"{len(named)} of {counted(len(evidence.best), 'site')}"
         return f"The best option is known at {of}{': ' if named else ''}{most}."
     best = evidence.best[""]
@@ -61,15 +68,37 @@ def _found(evidence: Evidence) -> str:
 
 def aim(evidence: Evidence) -> str:
     """What "best" means."""
-    columns, settings = evidence.settings.columns, evidence.settings
-    if "ratings" in columns:
-        what = f"the ratings ({columns['ratings']})"
-    else:
-        what = columns.get("reward") or f"{columns['successes']} of {columns['trials']}"
+    settings = evidence.settings
+    what = mean_name(settings)
     kind = "highest" if settings.goal == "max" else "lowest"
-    average = {"equal": " with equal weights", "rows": " weighted by their rows", "given": " as weighted"}
-    where = f" on average over the sites{average[settings.weighted]}" if len(settings.weights) > 1 else ""
-    return f"the {kind} mean of {what}{where}"
+    if len(settings.weights) > 1:
+        how = {"equal": "equally weighted", "rows": "weighted by their rows", "given": "as weighted"}
+        over = counted(len(settings.weights), "site")
+        return f"the {kind} {what} on average over {over}, {how[settings.weighted]}"
+    return f"the {kind} {what}"
+
+
+def ranked(evidence: Evidence) -> list[Option]:
+    """Options from the best mean to the worst, site by site."""
+    sign = 1.0 if evidence.settings.goal == "min" else -1.0
+    return sorted(evidence.options, key=lambda o: (o.site, 0.0 if o.mean is None else sign * o.mean))
+
+
+def mean_name(settings: Settings) -> str:
+    """What is compared: the mean of a column, or the share that two columns count."""
+    columns = settings.columns
+    if "ratings" in columns:
+        return f"mean of the ratings ({columns['ratings']})"
+    if "reward" in columns:
+        return f"mean of {columns['reward']}"
+    return f"share {columns['successes']}/{columns['trials']}"
+
+
+def kind_of_tests(evidence: Evidence) -> str:
+    """How the verdict was reached, in a few words."""
+    if evidence.blocks is not None:
+        return "bets by arrival"
+    return "exact tests" if evidence.test == "exact" else "e-values"
 
 
 def promise(evidence: Evidence) -> str:
@@ -80,7 +109,9 @@ def promise(evidence: Evidence) -> str:
         more = f" ({len(evidence.alarms) - 2} more alarms)" if len(evidence.alarms) > 2 else ""
         return f"Nothing is promised, because {reasons}{more}."
     if evidence.settings.question == "control":
-        return f"With probability at least {1 - delta:g} every better, worse and within is true."
+        kinds = ("better", "worse", "within the margin")[: 3 if evidence.settings.margin else 2]
+        claims = ", ".join(f"“{kind}”" for kind in kinds[:-1])
+        return f"With probability at least {1 - delta:g} every {claims} and “{kinds[-1]}” is right."
     if evidence.settings.question == "each" and not evidence.settings.simultaneous:
         return f"At each site, the best option is ruled out with probability at most {delta:g}."
     if evidence.settings.question == "each":
@@ -105,7 +136,8 @@ def next_steps(evidence: Evidence) -> list[str]:
     """What to do after this look."""
     if evidence.promise == "withdrawn" or evidence.status == "identified":
         return []
-    more = "Collect more rows of the options that are not ruled out"
+    left = "open" if evidence.settings.question == "control" else "not ruled out"
+    more = f"Collect more rows of the options that are {left}"
     if evidence.settings.look != "once":
         return [f"{more}, and repeat this command."]
     return [f"{more}. To count these rows in a later look, declare it first: --looks N, or --look any-time."]
@@ -124,7 +156,11 @@ def assumptions(evidence: Evidence) -> Iterator[str]:
         yield "The order of the rows is the order of arrival, and rows of the past do not change."
     if settings.looks > 1:
         yield f"The times of the {settings.looks} looks do not depend on results."
-    bounds = "0 or 1" if settings.bounds is None else "between {:g} and {:g}".format(*settings.bounds)
+    bounds = "0 or 1"
+    if settings.bounds is not None:
+        low, high = settings.bounds
+        ends = f"{100 * low:g} and {100 * high:g} %" if settings.percent else f"{low:g} and {high:g}"
+        bounds = f"between {ends}"
     yield f"Every reward is {bounds}, including future ones."
     yield "Question, options, level and the way to look were fixed before the data were seen."
     if settings.order is None:
@@ -133,7 +169,7 @@ def assumptions(evidence: Evidence) -> Iterator[str]:
         order = "the order of the table" if settings.order == "file" else f"the order of {settings.order}"
         yield (
             f"Drift and dependence were checked in {order}: {counted(len(evidence.checks), 'test')}, with "
-            f"false alarms in at most {FALSE_ALARMS:.0%} of tables. No alarm proves nothing."
+            f"false alarms in at most {FALSE_ALARMS:.0%} of tables. The absence of an alarm proves nothing."
         )
 
 
@@ -144,10 +180,11 @@ def method(evidence: Evidence) -> str:
         used, rest = sum(evidence.blocks.used), evidence.blocks.waiting
         left = "were not needed" if evidence.status == "identified" else "wait for a block to be complete"
         return f"By arrival, at any time: {used:,} rows in closed blocks decide; {rest:,} {left}."
+    rows = counted(evidence.rows, "row")
     looks = "" if settings.looks == 1 else f", look {len(evidence.looks)} of {settings.looks}"
     if evidence.test == "exact":
-        return f"One look at {evidence.rows:,} rows, each counted once{looks}: Fisher's exact tests decide."
+        return f"One look at {rows}, each counted once{looks}: Fisher's exact tests decide."
     return (
-        f"One look at {evidence.rows:,} rows, each counted once{looks}: e-values, averaged over "
-        f"{settings.orders} random orders of the rows (seed {settings.seed})."
+        f"One look at {rows}, each counted once{looks}: e-values, averaged over {settings.orders} random "
+        f"orders of the rows (seed {settings.seed})."
     )

@@ -50,6 +50,7 @@ def evidence(
     bounds: tuple[float, float] | None = None,
     unit: str = "",
     delta: float = 0.05,
+    alpha: float = 0.05,
     weights: str | Mapping[str, float] = "equal",
     control: str | None = None,
     margin: float = 0.0,
@@ -101,6 +102,8 @@ def evidence(
         What rewards are measured in, such as "ms"; it is shown beside means.
     delta : float
         The probability of a wrong verdict that you accept.
+    alpha : float
+        The probability that any of the intervals misses, in addition to `delta`.
     weights : {"equal", "rows"} or mapping
         How much each site counts, for ``overall`` and ``control``.
     control : str, optional
@@ -167,6 +170,7 @@ def evidence(
         "bounds": bounds,
         "unit": unit,
         "delta": delta,
+        "alpha": alpha,
         "weights": weights,
         "control": control,
         "margin": margin,

@@ -64,7 +64,7 @@ def demand_look_left(before: Evidence, path: Path) -> None:
         rows = before.looks[-1].counts.total
         raise InputError(
             f"the data contain rows that were already used: {counted(made, 'look')} of {declared} declared "
-            f"made, the last at {rows:,} rows",
+            f"made, the last at {counted(rows, 'row')}",
             where=str(path),
             expected="each row to be tested once: a second test of the same rows is a second chance to err",
             fix="Declare --looks N at the first look, or use --look any-time, which may be repeated",

@@ -18,9 +18,11 @@ from bestarm.evidence.alarms import Alarm, Check
 from bestarm.problem.counted import Rows
 from bestarm.stats.sums import Sums
 from bestarm.util.files import as_json, write
+from bestarm.util.text import counted
 
 SCHEMA = 1
 LARGEST = 1e300  # e-values above this are cut off
+MOST_NAMED = 5  # sites in the text of a record
 
 Status = Literal["identified", "undecided"]
 
@@ -30,12 +32,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     `bounds` is null if rewards were declared to be 0 or 1. `order` is the column of the time, "file" for the
     order of the rows, or null if the order means nothing. `unit` is what rewards are measured in.
+    With `percent` the table has percentages, which are read as shares and shown in per cent.
     """
 
     question: str
     look: Literal["once", "any-time"]
     looks: int
     delta: float
+    alpha: float
     goal: str
     bounds: tuple[float, float] | None
     weights: dict[str, float]
@@ -48,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     order: str | None
     columns: dict[str, str]
     unit: str = ""
+    percent: bool = False
 
 
 class Test(msgspec.Struct, frozen=True):
@@ -86,6 +91,20 @@ class Option(msgspec.Struct, frozen=True):
     def evalue(self) -> float:
         """The evidence against "this is the best", or against the first claim; 1 if there is none."""
         return self.tests[0].evalue if self.tests else 1.0
+
+
+class Lead(msgspec.Struct, frozen=True):
+    """How far an option is ahead of the next best one, on the user's scale; positive is better.
+
+    It is the best option, or the one with the best mean if none is found best. The interval is that of its
+    lead over all other options at once. `site` is set for the question each.
+    """
+
+    site: str
+    option: str
+    over: str
+    value: float
+    interval: tuple[float, float]
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -163,9 +182,46 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What recorded data show: the evidence about each option, the verdict, and what is promised.
 
-    `best` has the best option of each site for the question each, and under the empty name otherwise; null
-    where it is undecided. `promise` is "withdrawn" if an alarm says that an assumption does not hold. `test`
-    is "exact" if Fisher's exact tests decide, which the layout of the table says, and else "e-value".
+    Parameters
+    ----------
+    kind : str
+        What this file is: `evidence`.
+    schema : int
+        Version of this format.
+    version : str
+        Version of bestarm that made the record.
+    source : str
+        The table: a file's name, or what was given.
+    settings : Settings
+        What was fixed before the data were read.
+    test : str
+        `exact` if Fisher's exact tests decide, which the layout of the table says; else `e-value`.
+    status : str
+        Whether every question was answered.
+    best : dict
+        The best option: of each site for the question each, under the empty name otherwise; null if
+        undecided.
+    promise : str
+        `withdrawn` if an alarm says that an assumption does not hold.
+    options : list of Option
+        Every option, with its evidence.
+    leads : list of Lead
+        How far the best option is ahead, or the one that leads; one per site for the question each, and none
+        for the question control.
+    rows : int
+        Rewards that count.
+    alarms : list of Alarm
+        Assumptions that do not hold.
+    checks : list of Check
+        The sums behind the alarms.
+    notes : list of str
+        Remarks that do not affect the promise.
+    looks : list of Look
+        The counts and the evidence of each look; empty for looks at any time.
+    blocks : Blocks or None
+        The closed blocks of looks at any time; null otherwise.
+    digest : str
+        SHA-256 over the rest.
     """
 
     kind: Literal["evidence"]
@@ -178,6 +234,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     best: dict[str, str | None]
     promise: Literal["stands", "withdrawn"]
     options: list[Option]
+    leads: list[Lead]
     rows: int
     alarms: list[Alarm]
     checks: list[Check]
@@ -187,12 +244,20 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
 
     def __repr__(self) -> str:
-        found = ", ".join(f"{site or 'best'}: {name or 'undecided'}" for site, name in self.best.items())
+        named = [f"{site or 'best'}: {name or 'undecided'}" for site, name in self.best.items()]
+        more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+        found = ", ".join(named[:MOST_NAMED]) + more
         withdrawn = ", promise withdrawn" if self.promise == "withdrawn" else ""
-        return f"Evidence({self.status}, {found}, {self.rows:,} rows{withdrawn})"
+        return f"Evidence({self.status}, {found}, {counted(self.rows, 'row')}{withdrawn})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values: the object that ``bestarm evidence --json`` prints."""
+        """Plain JSON values: the object that ``bestarm evidence --json`` prints.
+
+        Returns
+        -------
+        dict
+            The record as dicts, lists, numbers and text.
+        """
         return msgspec.json.decode(msgspec.json.encode(self), type=dict[str, Any])
 
     def sealed(self) -> Evidence:
@@ -200,7 +265,18 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, digest=digest(self))
 
     def save(self, path: str | Path) -> Path:
-        """Write the record as JSON, and return the path."""
+        """Write the record as JSON.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write.
+
+        Returns
+        -------
+        Path
+            The file that was written.
+        """
         path = Path(path)
         write(path, as_json(self))
         return path
@@ -208,6 +284,16 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     @staticmethod
     def load(path: str | Path) -> Evidence:
         """Read a record that ``save`` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to read.
+
+        Returns
+        -------
+        Evidence
+            The record.
 
         Raises
         ------
@@ -226,7 +312,18 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
             ) from None
 
     def report(self, path: str | Path) -> Path:
-        """Write a report as one HTML file, and return the path."""
+        """Write a report as one HTML file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write.
+
+        Returns
+        -------
+        Path
+            The file that was written.
+        """
         from bestarm.report.page import of_evidence, write
 
         return write(of_evidence(self), path)

@@ -46,6 +46,8 @@ def check_given(given: Mapping[str, Any]) -> None:
     _choice("look", given["look"], LOOKS)
     if not (isinstance(given["delta"], float) and 0 < given["delta"] < 1):
         raise InputError(f"delta = {given['delta']} is not a probability", expected="a number in (0, 1)")
+    if not (isinstance(given["alpha"], float) and 0 < given["alpha"] < 1):
+        raise InputError(f"alpha = {given['alpha']} is not a probability", expected="a number in (0, 1)")
     if isinstance(given["looks"], bool) or given["looks"] < 1:
         raise InputError(f"looks = {given['looks']}", expected="a whole number of at least 1")
     if given["looks"] > 1 and given["look"] != "once":
@@ -73,6 +75,7 @@ def settings_of(rows: Rows, before: Settings | None, given: Mapping[str, Any]) -
         look=given["look"],
         looks=given["looks"],
         delta=given["delta"],
+        alpha=given["alpha"],
         goal=given["goal"],
         bounds=None if given["bounds"] is None else (float(given["bounds"][0]), float(given["bounds"][1])),
         weights=weights,
@@ -85,6 +88,7 @@ def settings_of(rows: Rows, before: Settings | None, given: Mapping[str, Any]) -
         order=given["order"],
         columns=given["columns"],
         unit=given["unit"],
+        percent=rows.percent,
     )
 
 
@@ -113,12 +117,19 @@ def _check_rewards(rows: Rows, bounds: tuple[float, float] | None, columns: Mapp
     if bounds is None:
         other = rows.value[(rows.value != 0.0) & (rows.value != 1.0)]
         if len(other):
-            low, high = float(rows.value.min()), float(rows.value.max())
+            low, high = (_written(float(value), rows) for value in (rows.value.min(), rows.value.max()))
+            shares = ", as shares: --bounds 0 1 means 0 to 100%" if rows.percent else ""
             raise InputError(
-                f'column "{columns["reward"]}" holds {other[0]:g}, not 0 or 1, and no bounds are given',
-                fix=f"Give bounds = (low, high) (--bounds LOW HIGH). Here rewards range from {low:g} to "
-                f"{high:g}. {WHY_BOUNDS}",
+                f'column "{columns["reward"]}" holds {_written(float(other[0]), rows)}, not 0 or 1, and no '
+                "bounds are given",
+                fix=f"Give bounds = (low, high) (--bounds LOW HIGH){shares}. "
+                f"Here rewards range from {low} to {high}. {WHY_BOUNDS}",
             )
+
+
+def _written(value: float, rows: Rows) -> str:
+    """A reward as the table has it."""
+    return f"{100 * value:g}%" if rows.percent else f"{value:g}"
 
 
 def _check_control(rows: Rows, question: str, control: str | None, margin: float) -> None:

@@ -2,62 +2,43 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 
-from bestarm.evidence.describe import (
-    STATUS,
-    assumptions,
-    headline,
-    method,
-    promise,
-    reason,
-    remedies,
-)
+from bestarm.evidence.card import evidence_card, is_percent, lead_cells, steps
+from bestarm.evidence.describe import STATUS, mean_name, method, ranked, reason, remedies
 from bestarm.evidence.record import Evidence, Option
+from bestarm.records.figures import said, span
 from bestarm.report.colours import colour
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.numbers import number, short
-from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, filled, fold, keys, made_by, prose
+from bestarm.report.page.answer import evidence_answer
+from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, filled, fold, made_by, prose
 from bestarm.report.svg.base import CHARACTER, PHONE, Axis, cut, path, svg, words
 from bestarm.report.svg.base import MOST_ROWS as MOST_DRAWN
+from bestarm.util.text import counted
 from bestarm.version import __version__
 
 
-def evidence_sections(evidence: Evidence, attached: Html | None) -> list[Section]:
-    """The page of a record of evidence; `attached` is a link to it."""
+def evidence_sections(
+    evidence: Evidence, attached: Html | None, file_name: str = "evidence.json"
+) -> list[Section]:
+    """The page of a record of evidence; `attached` is a link to it, and `file_name` its name."""
     drawn = figure(partial(_forest, evidence), _caption(evidence))
     made = [
         ("alarms", "What was withdrawn", _alarms(evidence)),
         ("intervals", "Means and intervals", drawn),
         ("options", "Each option", _options(evidence)),
-        ("assumptions", "What this rests on", _assumptions(evidence)),
         ("notes", "Notes", _notes(evidence)),
         ("reproduce", "Check it", _reproduce(evidence, attached)),
     ]
-    return [("top", "", _top(evidence)), *filled(made)]
+    return [("top", "", _top(evidence, file_name)), *filled(made)]
 
 
-def _top(evidence: Evidence) -> Html:
-    withdrawn = evidence.promise == "withdrawn"
-    kind = " no" if withdrawn or evidence.status == "undecided" else " yes"
-    said = [
-        tag("h1", clean(headline(evidence), 600), id="verdict"),
-        tag("p", clean(promise(evidence), 900), class_="bad" if withdrawn else None),
-        tag("p", clean(method(evidence), 600), class_="note"),
-    ]
-    shown = {
-        "rows": evidence.rows,
-        "options": len({option.name for option in evidence.options}),
-        "sites": len(evidence.settings.weights) or None,
-        "δ": evidence.settings.delta,
-    }
-    return join(tag("div", *said, class_=f"verdict{kind}"), keys(shown))
-
-
-def _ranked(evidence: Evidence) -> list[Option]:
-    """Options from the best mean to the worst, site by site."""
-    sign = 1.0 if evidence.settings.goal == "min" else -1.0
-    return sorted(evidence.options, key=lambda o: (o.site, 0.0 if o.mean is None else sign * o.mean))
+def _top(evidence: Evidence, file_name: str) -> Html:
+    command = f"bestarm verify {shlex.quote(file_name)}"
+    box = evidence_answer(evidence_card(evidence), steps(evidence), command)
+    return join(box, tag("p", clean(method(evidence), 600), class_="note"))
 
 
 def _options(evidence: Evidence) -> Html:
@@ -70,17 +51,16 @@ def _options(evidence: Evidence) -> Html:
         *(["p-value"] if fisher else []),
         *(["lead"] if gaps else []),
     ]
-    rows = []
-    for option in _ranked(evidence)[:MOST_ROWS]:
-        low, high = option.interval
+    rows, leads = [], lead_cells(evidence_card(evidence))
+    for option in ranked(evidence)[:MOST_ROWS]:
         cells: list[object] = [name(option.site, 40)] if sites else []
-        cells += [name(option.name, 80), number(option.rows), number(option.mean)]
-        cells += [f"{number(low)} to {number(high)}"]
+        cells += [name(option.name, 80), number(option.rows), *_mean(option, is_percent(evidence))]
         cells += [f"{option.evalue:.3g}" if option.tests else "–", STATUS[option.status]]
         if fisher:
             cells.append(number(_pvalue(option), 3))
         if gaps:
-            cells.append(_lead(option))
+            lead, ends = leads.get(option.name, ("–", ""))
+            cells.append(f"{lead} ({ends})" if ends else lead)
         rows.append(cells)
     made = table(head, rows, numbers=frozenset({1, 2, 4} if not sites else {2, 3, 5}), caption="Every option")
     against = "the first claim about it" if gaps else "“this is the best option”"
@@ -91,42 +71,46 @@ def _options(evidence: Evidence) -> Html:
     return join(made, tag("p", note, class_="note"))
 
 
+def _mean(option: Option, percent: bool) -> tuple[str, str]:
+    """The mean of an option, rounded to its interval, and the interval."""
+    mean = "–" if option.mean is None else said(option.mean, option.interval, percent)
+    return mean, span(option.interval, percent)
+
+
 def _pvalue(option: Option) -> float | None:
     found = [test.pvalue for test in option.tests if test.pvalue is not None]
     return min(found, default=None)
-
-
-def _lead(option: Option) -> str:
-    if option.gap is None or option.gap_interval is None:
-        return "–"
-    low, high = option.gap_interval
-    return f"{number(option.gap, 3)} ({number(low, 3)} to {number(high, 3)})"
 
 
 def _caption(evidence: Evidence) -> str:
     if evidence.promise == "withdrawn":
         return "The intervals are for independent rows, so nothing is promised about them here."
     return (
-        f"Each interval misses the mean of its option with probability at most {evidence.settings.delta:g}."
+        "The intervals and leads are those of the answer above; they hold all together, as it says "
+        f"(α = {evidence.settings.alpha:g})."
     )
 
 
 def _forest(evidence: Evidence, width: int) -> Html | None:
     """Means and intervals, one row per option."""
-    shown = [option for option in _ranked(evidence) if option.mean is not None][:MOST_DRAWN]
+    shown = [option for option in ranked(evidence) if option.mean is not None][:MOST_DRAWN]
     if not shown:
         return None
-    narrow = width < PHONE
+    narrow, percent = width < PHONE, is_percent(evidence)
     names = [f"{o.name} at {o.site}" if o.site else o.name for o in shown]
     places = {name: k for k, name in enumerate(dict.fromkeys(o.name for o in evidence.options))}
     step, left = (44, 10) if narrow else (26, min(220, 24 + CHARACTER * max(map(len, names))))
     ends = [end for option in shown for end in option.interval]
     x = Axis(min(ends), max(ends), left, width - (14 if narrow else 150))
-    height = 12 + step * len(shown) + 44
+    height = 12 + step * len(shown) + 62
     parts = []
     for value in x.ticks(4 if narrow else 6):
-        parts.append(path([(x(value), 8), (x(value), height - 40)], class_="grid"))
-        parts.append(words(max(x(value), 16), height - 24, short(value), "middle", class_="tick"))
+        parts.append(path([(x(value), 8), (x(value), height - 58)], class_="grid"))
+        told = f"{short(100 * value)} %" if percent else short(value)
+        parts.append(words(max(x(value), 16), height - 42, told, "middle", class_="tick"))
+    unit = f" ({evidence.settings.unit})" if evidence.settings.unit else ""
+    title = clean(f"{mean_name(evidence.settings)}{unit}", 50)
+    parts.append(words((x.begin + x.end) / 2, height - 20, title, "middle", class_="tick"))
     for k, (option, label) in enumerate(zip(shown, names, strict=True)):
         y = 12 + step * k + (30 if narrow else 14)
         if narrow:
@@ -136,16 +120,16 @@ def _forest(evidence: Evidence, width: int) -> Html | None:
             parts.append(words(left - 12, y + 4, cut(label, left - 16), "end", class_="name"))
             parts.append(words(width - 140, y + 4, STATUS[option.status], class_="tick"))
         low, high = option.interval
-        told = f"{label}: {number(option.mean)}, {number(low)} to {number(high)}; {STATUS[option.status]}"
+        told = f"{label}: {', '.join(_mean(option, percent))}; {STATUS[option.status]}"
         mark = path([(x(low), y), (x(high), y)], class_="whisker")
         dot = tag("circle", cx=x(option.mean or 0.0), cy=y, r=5)
         lost = " lost" if option.status in ("out", "worse") else ""
         kind = f"c{colour(places.get(option.name, 0))} line{lost}"
         parts.append(tag("g", tag("title", told), mark, dot, class_=kind, data_tip=told))
     ends_told = "; ".join(
-        f"{clean(n, 40)} {number(o.mean, 3)}" for n, o in zip(names[:8], shown, strict=False)
+        f"{clean(n, 40)} {_mean(o, percent)[0]}" for n, o in zip(names[:8], shown, strict=False)
     )
-    return svg(width, height, f"Means of {len(shown)} options: {ends_told}", *parts)
+    return svg(width, height, f"Means of {counted(len(shown), 'option')}: {ends_told}", *parts)
 
 
 def _alarms(evidence: Evidence) -> Html | None:
@@ -158,11 +142,6 @@ def _alarms(evidence: Evidence) -> Html | None:
         tag("ul", *listed),
         *[tag("p", prose(text)) for text in remedies(evidence)],
     )
-
-
-def _assumptions(evidence: Evidence) -> Html:
-    told = [tag("li", prose(clean(text, 600))) for text in assumptions(evidence)]
-    return join(tag("ul", *told))
 
 
 def _notes(evidence: Evidence) -> Html | None:
