@@ -25,6 +25,13 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format, *args):  # the tests' output is for failures
         pass
 
+    def do_GET(self):
+        if self.path == "/favicon.ico":  # a browser asks for it if a drawing is opened by itself
+            self.send_response(204)
+            self.end_headers()
+        else:
+            super().do_GET()
+
 
 @pytest.fixture(scope="session")
 def site():
@@ -92,6 +99,12 @@ def test_a_button_copies_a_block_and_output_has_none(visit):
     assert page.evaluate("navigator.clipboard.readText()").strip() == "bestarm verify record.json --replay"
     assert page.locator(".highlight-text").count() > 0
     assert page.locator(".highlight-text button").count() == 0
+
+
+def test_a_drawing_opens_by_itself(visit):
+    page = visit("start.html", width=360)
+    page.get_by_title("Open this picture").first.click()
+    page.wait_for_url(re.compile(r"/_images/mine\.svg$"))
 
 
 def test_the_search_finds_a_page_by_its_words(visit):

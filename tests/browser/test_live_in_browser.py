@@ -64,6 +64,11 @@ def begin(folds):
     assert not folds.desk.done
 
 
+def caught_up(page, events):
+    """Wait until the page shows all these events: before the first one there is no moment to go back to."""
+    page.locator("#place", has_text=f"{events:,} events").wait_for()
+
+
 def hears(page, text):
     page.locator("#state").filter(has_text=text).wait_for()
 
@@ -136,6 +141,7 @@ def test_the_slider_goes_back_by_keyboard_and_live_returns(visit, folds):
         page.keyboard.press("End")  # the newest moment is live again
         hears(page, "Finished")
         page.get_by_role("heading", name="west/a is the best arm").wait_for()
+        page.goto("about:blank")
 
 
 def test_an_earlier_moment_stays_shown_while_the_run_continues(visit, folds):
@@ -143,6 +149,7 @@ def test_an_earlier_moment_stays_shown_while_the_run_continues(visit, folds):
         begin(folds)
         page = visit(url)
         hears(page, "Live.")
+        caught_up(page, len(folds.desk.journal))
         page.locator("#slider").focus()
         page.keyboard.press("Home")
         hears(page, "Looking back")
@@ -151,6 +158,7 @@ def test_an_earlier_moment_stays_shown_while_the_run_continues(visit, folds):
         assert page.get_by_role("heading", name="Not decided yet").is_visible()
         page.locator("#live").click()
         page.get_by_role("heading", name="west/a is the best arm").wait_for()
+        page.goto("about:blank")  # otherwise it notices that its server ends
 
 
 def test_updates_keep_open_sections_focus_and_scroll_position(visit, folds):
@@ -158,6 +166,7 @@ def test_updates_keep_open_sections_focus_and_scroll_position(visit, folds):
     with serving(folds.folder) as url:
         page = visit(url)
         hears(page, "Live.")
+        caught_up(page, len(folds.desk.journal))
         table = page.locator("#costs details")
         table.locator("summary").click()
         table.locator("summary").focus()
@@ -172,6 +181,7 @@ def test_updates_keep_open_sections_focus_and_scroll_position(visit, folds):
         assert page.evaluate("document.activeElement === document.querySelector('#costs summary')")
         assert page.evaluate("document.querySelector('#costs').getBoundingClientRect().top") < 800
         assert abs(page.evaluate(top) - before) < 400
+        page.goto("about:blank")
 
 
 @pytest.mark.parametrize("width", [1000, 360])

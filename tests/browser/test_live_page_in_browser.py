@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_live_in_browser import begin, folds, hears, visit  # noqa: F401
+from test_live_in_browser import begin, caught_up, folds, hears, visit  # noqa: F401
 from test_page_in_browser import COLOURS, FAINT
 from test_run_journal import Slow
 
@@ -23,18 +23,22 @@ def journal_of(tmp_path, scenario, **keys):
         return Journal.create(tmp_path / "run.db", journal.kind, journal.header), list(journal.events())
 
 
+def write(journal, events):
+    """Append events in one commit."""
+    journal.append_many((event.kind, event.body) for event in events)
+
+
 @pytest.mark.parametrize("method", ["bet", "fed-sel", "fisher"])
 def test_no_option_changes_its_colour_while_the_page_follows_a_run(visit, tmp_path, method):  # noqa: F811
     part, events = journal_of(tmp_path, ba.load("examples/target-detection.toml"), method=method, seed=7)
     seen = {}
     with part, serving(tmp_path / "run.db") as url:
         page = visit(url)
-        for k, event in enumerate(events):
-            part.append(event.kind, event.body)
-            if k in (0, 2, 5, len(events) // 2, len(events) - 2, len(events) - 1):
-                page.locator("#place", has_text=f"{k + 1:,} events").wait_for()
-                for option, colours in page.evaluate(COLOURS).items():
-                    seen.setdefault(option, set()).update(colours)
+        for stop in (1, 3, 6, len(events) // 2, len(events) - 1, len(events)):
+            write(part, events[len(part) : stop])
+            caught_up(page, len(part))
+            for option, colours in page.evaluate(COLOURS).items():
+                seen.setdefault(option, set()).update(colours)
         hears(page, "Finished")
         page.locator("#slider").focus()
         page.keyboard.press("PageDown")  # an earlier moment has the same colours
@@ -51,11 +55,11 @@ def test_the_leader_its_lead_and_a_forecast_are_shown_until_the_verdict(visit, t
     part, events = journal_of(tmp_path, ba.load("examples/target-detection.toml"), method="fed-sel", seed=7)
     with part, serving(tmp_path / "run.db") as url:
         page = visit(url)
-        for event in events[: len(events) // 2]:
-            part.append(event.kind, event.body)
+        write(part, events[: len(events) // 2])
         hears(page, "Live.")
         card = page.locator("#top .card")
         card.get_by_text("west/s1").first.wait_for()
+        card.get_by_text("after 566 to 596 rounds").wait_for()  # once similar runs have been simulated
         shown = card.inner_text()
         for said in (
             "Leads",
@@ -67,10 +71,8 @@ def test_the_leader_its_lead_and_a_forecast_are_shown_until_the_verdict(visit, t
         ):
             assert said in shown
         assert "will be wrong with probability at most 0.1" in shown
-        assert "after 566 to 596 rounds" in shown
         titles = card.locator("dt").all_inner_texts()
-        for event in events[len(events) // 2 :]:
-            part.append(event.kind, event.body)
+        write(part, events[len(events) // 2 :])
         hears(page, "Finished")
         titles = set(card.locator("dt").all_inner_texts()) | set(titles)
         assert titles >= {"Best", "Ahead by", "Risk", "Cost", "Leads", "Lead so far", "Similar runs end"}
@@ -103,8 +105,7 @@ def test_faults_stand_at_the_top_while_the_run_goes_on(visit, tmp_path):  # noqa
     part, events = journal_of(tmp_path, twins, **keys)
     with part, serving(tmp_path / "run.db") as url:
         page = visit(url)
-        for event in events[:-1]:
-            part.append(event.kind, event.body)
+        write(part, events[:-1])
         page.locator("#alarms").wait_for()
         assert page.evaluate("document.querySelector('main').firstElementChild.id") == "alarms"
         assert "is proven faulty" in page.locator("#alarms").inner_text()

@@ -316,8 +316,9 @@ def test_nothing_overflows_on_a_phone(visit, name):
         assert picture["words"] == [], picture
 
 
-def test_no_column_of_a_study_is_cut_off_at_1280(visit):
-    page = visit("study")
+@pytest.mark.parametrize("name", ["study", "bet", "fed-sel"])
+def test_no_column_is_cut_off_at_1100(visit, name):
+    page = visit(name, 1100)
     boxes = "[...document.querySelectorAll('.scroll')].map(b => b.scrollWidth - b.clientWidth)"
     assert max(page.evaluate(boxes)) <= 0
 

@@ -10,8 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from contextlib import closing
 
 import msgspec
+import numpy as np
 import pytest
 from test_mesh import Folds as MeshFolds
 from test_mesh import make, small
@@ -23,6 +26,8 @@ from bestarm.deploy.federation.desk import Desk
 from bestarm.errors import InputError
 from bestarm.report import facts as collect
 from bestarm.report import follow, live, page
+from bestarm.report.experiment import sections_of
+from bestarm.report.frames import frame_of
 from bestarm.util.journal import Journal
 from federations import CASES, Coins, Folds
 from lives import SECONDS, Stream, ask, serving
@@ -170,6 +175,57 @@ def test_only_changes_are_sent_and_a_reconnect_continues_where_it_stopped(folds)
         assert late["n"] == len(folds.desk.journal)
         assert "west/a" in later.sections["top"]
         later.close()
+
+
+def test_the_page_never_waits_for_a_forecast_and_sends_it_once_it_is_there(folds, monkeypatch):
+    may, asked = threading.Event(), threading.Event()
+
+    def slow(facts, stop):
+        asked.set()
+        assert may.wait(SECONDS)
+        return collect.PlanFacts(40, {"rounds": collect.RangeFacts(9.0, 8.0, 10.0)}, {})
+
+    monkeypatch.setattr(collect, "as_it_looks", slow)
+    while folds.desk.machine.rounds < 1:
+        folds.turn()
+    with serving(folds.folder) as url:
+        stream = Stream(url)
+        try:
+            event = stream.until(lambda event: event["n"] == len(folds.desk.journal))
+            assert "Similar runs are being simulated" in stream.sections["top"]
+            assert asked.wait(SECONDS)
+            early, before = stream.id, len(folds.desk.journal)
+            assert "No forecast was made" in json.loads(ask(url, f"/at/{event['n']}")[2])["sections"]["top"]
+            while len(folds.desk.journal) == before:  # the run goes on, and so does the page
+                folds.turn()
+            stream.until(lambda event: event["n"] > before)
+        finally:
+            may.set()
+        stream.until(lambda event: "after 8 to 10 rounds" in stream.sections["top"])
+        stream.close()
+        late = Stream(url, last=early)  # a page from before the forecast
+        late.next()
+        assert "after 8 to 10 rounds" in late.sections["top"]
+        late.close()
+
+
+def test_the_server_of_a_page_ends_while_a_forecast_is_made(folds, monkeypatch):
+    may, asked = threading.Event(), threading.Event()
+
+    def slow(facts, stop):
+        asked.set()
+        may.wait(SECONDS)
+
+    monkeypatch.setattr(collect, "as_it_looks", slow)
+    while folds.desk.machine.rounds < 1:
+        folds.turn()
+    with serving(folds.folder) as url:
+        stream = Stream(url)
+        stream.until(lambda event: event["n"] == len(folds.desk.journal))
+        assert asked.wait(SECONDS)
+        stream.close()
+    assert not may.is_set()
+    may.set()
 
 
 def test_a_removed_journal_stays_shown_until_another_replaces_it(folds, tmp_path):
@@ -367,6 +423,34 @@ def test_hostile_names_are_text(tmp_path):
     with Journal.open(tmp_path / "f" / files.JOURNAL, write=False) as journal:
         told = page.sections(collect.of_desk(Desk(journal)))
     assert "</div><script>alert(1)" in Page({key: body for key, _, body in told}["notes"]).text
+
+
+def test_a_live_experiment_shows_what_its_own_page_shows_until_its_verdict(tmp_path):
+    path, now, chance = tmp_path / "visits.db", 0.0, {"A": 0.4, "B": 0.6}
+    visitors = np.random.default_rng(4)
+    experiment = ba.Experiment(
+        ["A", "B"], ["us", "eu"], binary=True, seed=1, delta=0.1, journal=path, clock=lambda: now
+    )
+    frames = []
+    with closing(follow.source(path)) as source:
+        source.catch_up(SECONDS)
+        assert "0 assignments" in Page(frame_of(source.facts(), 1, 0).sections[0][2]).text
+        while experiment.verdict is None:
+            now += 60.0
+            for site in ("us", "eu"):
+                for given in experiment.ask_many(site, 100):
+                    experiment.tell(given.token, visitors.random() < chance[given.option])
+            if experiment.verdict is None:
+                source.catch_up(SECONDS)
+                frames.append(frame_of(source.facts(), 1, source.count))
+                own = sections_of(experiment.status, experiment.alarms, experiment.settings)
+        assert frames
+        assert frames[-1].sections == tuple(own)
+        assert all(not frame.over for frame in frames)
+        assert frames[-1].title == "bestarm: The experiment is running"
+        assert "200 assignments" in Page(frames[0].sections[0][2]).text
+        source.catch_up(SECONDS)
+        assert frame_of(source.facts(), 1, source.count).over
 
 
 def test_a_path_that_is_not_a_run_is_an_input_error(tmp_path, folds):

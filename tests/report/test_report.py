@@ -349,6 +349,14 @@ def test_a_study_that_was_saved_before_studies_had_a_time_is_shown_without_it(tr
         ba.Trials.load(path).plot(y="time")
 
 
+def test_a_study_compares_methods_on_one_problem_at_a_time(tmp_path):
+    vary = {"sigma": [1, 5], "method": ["bet", "fisher"]}
+    found = ba.study(ba.Problem.paper_instance, trials=3, delta=0.1, seed=1, workers=1, vary=vary)
+    text = Page(page.read(found.save(tmp_path / "s.csv"))).text
+    for sigma in (1, 5):
+        assert f"Fewest pulls on average for sigma = {sigma}: bet, " in " ".join(text.split())
+
+
 def test_a_study_of_one_cell_is_read_too(tmp_path):
     found = ba.study(PAPER, trials=3, seed=1, workers=1)
     path = found.save(tmp_path / "s.csv")

@@ -88,6 +88,15 @@ def test_the_winner_has_the_mean_and_the_interval_of_the_card_and_no_other_is_pr
             assert other == shown or all(other not in body for body in sections.values())
 
 
+def test_intervals_that_are_not_promised_do_not_stand_beside_the_promised_one_of_the_winner():
+    record = ba.identify(ba.load(HOSPITALS), summaries=False)  # as of an experiment: nobody sends any
+    winner, *others = standings(collect.of_record(record, quick=True))
+    assert (winner.lower, winner.upper) == record.verdict.interval
+    assert all(one.mean is not None and one.lower is one.upper is None for one in others)
+    text = Page(page.page(collect.of_record(record, quick=True))).text
+    assert f"{100 * others[0].mean:.1f} %" in text  # as the winner's mean is written
+
+
 def test_whoever_left_says_when_and_why():
     for kind in ("bet", "fed-sel", "fisher", "liars"):
         for one in standings(facts_of(kind)):

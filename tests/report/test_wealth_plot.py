@@ -28,7 +28,7 @@ def test_every_arm_has_a_line_and_those_that_leave_end_at_the_limit(tmp_path):
     said = labels(ax)
     assert said[0] == f"{record.verdict.arm} (winner)"
     assert sum("out after" in text for text in said) == 8
-    assert "an arm leaves (×) at 10" in said
+    assert "an arm is ruled out (×) at 10" in said
     crosses = [line for line in ax.lines if line.get_marker() == "x"]
     assert len(crosses) == 8
     assert all(line.get_ydata()[0] >= 10 for line in crosses)

@@ -10,25 +10,33 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import pickle
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from bestarm.errors import InputError
 from bestarm.records.record import Record
 from bestarm.report import facts as collect
-from bestarm.report.facts import Facts
+from bestarm.report.facts import Facts, RunFacts
+from bestarm.report.forecaster import Forecast
 from bestarm.simulate import run_journal as kept
 from bestarm.study.trials import Trials
 from bestarm.util.journal import Event, Journal
+
+if TYPE_CHECKING:
+    from bestarm.deploy.experiment.settings import Settings
+    from bestarm.deploy.experiment.status import Status
+    from bestarm.evidence.alarms import Alarm
+    from bestarm.report.page.parts import Section
 
 JOURNAL = "journal.db"
 OURS = ("federation.json", "client.json", "peer.json")  # every folder with a journal has one of them
@@ -38,6 +46,28 @@ MOST_TRACED = 2000  # clients of a run in process whose arms are followed
 MOST_SUMS = 2 * collect.MOST_POINTS  # that are kept of one arm
 AGAIN_SECONDS, LONGEST_SECONDS = 1.0, 60.0  # before an unusable journal is read again
 BROKEN = (KeyError, TypeError, ValueError, RuntimeError, AssertionError, LookupError)  # by a forged journal
+
+
+@dataclass(frozen=True)
+class Underway:
+    """A live experiment that goes on: what its own page shows, as of the last entry of its journal."""
+
+    status: Status
+    alarms: Sequence[Alarm]
+    settings: Settings
+
+    @property
+    def title(self) -> str:
+        """The title of the page."""
+        from bestarm.report.experiment import headline
+
+        return f"bestarm: {headline(self.status)}"
+
+    def sections(self) -> list[Section]:
+        """The sections of the experiment's own page."""
+        from bestarm.report.experiment import sections_of
+
+        return sections_of(self.status, self.alarms, self.settings)
 
 
 @dataclass(frozen=True)
@@ -73,7 +103,6 @@ class Fold:
         self.peer = beginning.kind == "mesh-peer"
         self.experiment = beginning.kind == "experiment"
         self.traced = list(self.state.firsts())[:MOST_TRACED] if self.run else []
-        self._plan: tuple[collect.PlanFacts | None] | None = None  # of a run in process, once it is made
 
     def take(self, event: Event) -> None:
         """Apply one more event."""
@@ -99,19 +128,25 @@ class Fold:
             kept = list(line.items())
             self.sums[arm] = dict(kept[1::2] if len(kept) % 2 == 0 else kept[::2])
 
-    def facts(self) -> Facts:
+    def facts(self) -> Facts | Underway:
         """The facts to show."""
         if self.run:
-            if self._plan is None and not self.state.run.over:
-                self._plan = (collect.going_plan(self.state.run.problem, self.state.run.record()),)
-            return collect.of_rerun(self.state, self.sums, self._plan[0] if self._plan else None)
+            return collect.of_rerun(self.state, self.sums)
         if self.server:
             return collect.of_desk(self.state)
         if self.experiment:
-            return collect.of_experiment(self.state.engine)
+            return collect.of_experiment(self.state.engine) if self.state.engine.over else self._underway()
         return (
             collect.of_node(self.state, self.sums) if self.peer else collect.of_client(self.state, self.sums)
         )
+
+    def _underway(self) -> Underway:
+        from bestarm.deploy.experiment.alarms import Watch
+        from bestarm.deploy.experiment.status import status_of
+
+        engine = self.state.engine
+        now = engine.now if math.isfinite(engine.now) else time.time()  # nobody has come yet
+        return Underway(status_of(engine, now), Watch(engine).alarms(), engine.settings)
 
     def record(self) -> bytes | None:
         """The record, if there is one yet."""
@@ -268,17 +303,30 @@ class Journalled:
             self.journal.close()
         self.journal, self._identity = None, None
 
-    def facts(self) -> Facts | None:
+    def facts(self) -> Facts | Underway | None:
         """What can be shown by now; None if there is nothing yet."""
         with self._guard:
             return self.fold.facts() if self.fold else None
+
+    def forecast(self, facts: RunFacts) -> Forecast | None:
+        """The forecast for these facts; a server gets another one when its rounds have doubled."""
+        with self._guard:
+            journal, epoch, fold = self.journal, self.epoch, self.fold
+        if journal is None or fold is None:
+            return None
+        if fold.run:
+            beginning = Beginning(self.path, journal.kind, journal.header)
+            return Forecast(epoch, 0, lambda stop: collect.going_plan(Fold(beginning).state.run, stop))
+        if not facts.rounds:
+            return None
+        return Forecast(epoch, facts.rounds.bit_length(), lambda stop: collect.as_it_looks(facts, stop))
 
     def record(self) -> bytes | None:
         """The record, if this is the server of a finished run."""
         with self._guard:
             return self.fold.record() if self.fold else None
 
-    def at(self, n: int, stop: Callable[[], bool] = lambda: False) -> Facts | None:
+    def at(self, n: int, stop: Callable[[], bool] = lambda: False) -> Facts | Underway | None:
         """The facts after n events, or None if stopped. Starts from the last such fold or a kept copy."""
         with self._back_guard:
             with self._guard:
@@ -358,6 +406,9 @@ class Filed:
         """The record as a file; a study has none."""
         return self._record
 
+    def forecast(self, facts: RunFacts) -> None:
+        """Return None: what a file has is over."""
+
     def seen(self) -> dict[str, float]:
         """Return nothing: a file has no clients."""
         return {}
@@ -385,7 +436,7 @@ def source(path: str | Path) -> Journalled | Filed:
             raise InputError(
                 "there is no run here",
                 where=str(path),
-                expected="the folder of a federation's server, of a client or of a mesh's node",
+                expected="the folder of a federation's server, of a client or of a mesh node",
             )
         return Journalled(path)
     known = (".db", ".json", *STUDIES)

@@ -14,13 +14,12 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
+from typing import Any, TypeGuard
 
 from bestarm.report import page
-from bestarm.report.facts import Facts, PlanFacts, RunFacts, SiteFacts, StudyFacts, as_it_looks
-from bestarm.report.follow import Filed, Journalled
+from bestarm.report.facts import Facts, RunFacts, SiteFacts, StudyFacts
+from bestarm.report.follow import Filed, Journalled, Underway
+from bestarm.report.forecaster import Forecaster
 from bestarm.report.markup import clean, tag
 from bestarm.report.page.now import signs
 from bestarm.report.page.waiting import waiting_sections
@@ -38,10 +37,11 @@ VIEWERS = 256  # most viewers that look back at once
 
 @dataclass(frozen=True)
 class Frame:
-    """The sections of a page after `count` events of the journal number `epoch`."""
+    """The sections of a page after `count` events of the journal number `epoch` and some forecasts."""
 
     epoch: int
     count: int
+    forecasts: int
     title: str
     over: bool
     sections: tuple[page.Section, ...]
@@ -65,12 +65,13 @@ class Live:
         self.closing = False
         self.streams = 0
         self.took = 0.0  # seconds to make the last frame
-        self._frame = Frame(0, 0, "bestarm", False, ())
-        self._made: tuple[int, int] | None = None
+        self._frame = Frame(0, 0, 0, "bestarm", False, ())
+        self._made: tuple[int, int, int] | None = None
         self._news = asyncio.Event()
         self._making = asyncio.Lock()
         self._kept: OrderedDict[tuple[int, int], Frame] = OrderedDict()
-        self._forecast: tuple[int, PlanFacts | None] = (-1, None)  # made when the rounds have doubled
+        self._forecaster = Forecaster(self._foreseen)
+        self._loop = asyncio.get_running_loop()
         self._wishes: dict[str, int] = {}  # the number of each viewer's newest request for an earlier moment
         self._worker = ThreadPoolExecutor(1, "watch")
         self._looker = ThreadPoolExecutor(1, "look-back")
@@ -93,6 +94,7 @@ class Live:
         """End all streams and close the source."""
         self.closing = True
         self.tell()
+        self._forecaster.close()
         self._worker.shutdown(wait=True, cancel_futures=True)
         self._looker.shutdown(wait=True, cancel_futures=True)
         self.source.close()
@@ -112,31 +114,33 @@ class Live:
     async def frame(self) -> Frame:
         """The newest frame, shared by simultaneous requests."""
         async with self._making:
-            key = (self.source.epoch, self.source.count)
+            key = (self.source.epoch, self.source.count, self._forecaster.made)
             if self._made != key:
                 began = time.monotonic()
                 loop = asyncio.get_running_loop()
                 self._frame = await loop.run_in_executor(self._worker, self._make)
-                self._made, self.took = (self._frame.epoch, self._frame.count), time.monotonic() - began
+                self._made = (self._frame.epoch, self._frame.count, self._frame.forecasts)
+                self.took = time.monotonic() - began
             return self._frame
 
     def _make(self) -> Frame:
-        epoch, count = self.source.epoch, self.source.count
+        epoch, count, made = self.source.epoch, self.source.count, self._forecaster.made
         facts = self.source.facts()
         if facts is None:
-            return Frame(epoch, count, "bestarm: waiting", False, tuple(waiting_sections(self.source.path)))
-        return frame_of(self._with_forecast(facts), epoch, count, self.source.seen())
+            sections = tuple(waiting_sections(self.source.path))
+            return Frame(epoch, count, made, "bestarm: waiting", False, sections)
+        if _goes_on(facts) and (forecast := self.source.forecast(facts)):
+            facts = self._forecaster.now(facts, forecast)
+        return frame_of(facts, epoch, count, made, self.source.seen())
 
-    def _with_forecast(self, facts: Facts) -> Facts:
-        """Add a forecast to a server's facts, made anew whenever the number of rounds has doubled."""
-        if not isinstance(facts, RunFacts) or isinstance(facts, SiteFacts):
-            return facts
-        if facts.verdict or facts.plan or not facts.rounds:
-            return facts
-        step = facts.rounds.bit_length()
-        if self._forecast[0] != step:
-            self._forecast = (step, as_it_looks(facts))
-        return msgspec.structs.replace(facts, plan=self._forecast[1])
+    def _make_earlier(self, facts: Facts | Underway, epoch: int, count: int) -> Frame:
+        if _goes_on(facts):
+            facts = self._forecaster.earlier(facts, self.source.forecast(facts))
+        return frame_of(facts, epoch, count)
+
+    def _foreseen(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
+            self._loop.call_soon_threadsafe(self.tell)
 
     async def at(self, n: int, viewer: str) -> Frame | None:
         """An earlier moment; None if this viewer has asked for another one meanwhile, or if there is none."""
@@ -153,7 +157,9 @@ class Live:
             facts = await loop.run_in_executor(self._looker, self.source.at, n, stop)
             if facts is None:
                 return None
-            self._kept[epoch, n] = await loop.run_in_executor(self._looker, frame_of, facts, epoch, n)
+            self._kept[epoch, n] = await loop.run_in_executor(
+                self._looker, self._make_earlier, facts, epoch, n
+            )
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return self._kept[epoch, n]
@@ -178,11 +184,24 @@ class Live:
 
     def identity(self, frame: Frame) -> str:
         """The id of the event that carries this frame."""
-        return f"{self.boot}-{frame.epoch}-{frame.count}"
+        return f"{self.boot}-{frame.epoch}-{frame.count}-{frame.forecasts}"
 
 
-def frame_of(facts: Facts, epoch: int, count: int, seen: Mapping[str, float] | None = None) -> Frame:
+def _goes_on(facts: Facts | Underway) -> TypeGuard[RunFacts]:
+    """Whether these are the facts of a whole run that has no verdict yet."""
+    return isinstance(facts, RunFacts) and not isinstance(facts, SiteFacts) and facts.verdict is None
+
+
+def frame_of(
+    facts: Facts | Underway,
+    epoch: int,
+    count: int,
+    forecasts: int = 0,
+    seen: Mapping[str, float] | None = None,
+) -> Frame:
     """The frame of these facts; `seen` has the clients' last signs of life (None: an earlier moment)."""
+    if isinstance(facts, Underway):
+        return Frame(epoch, count, forecasts, facts.title, False, tuple(facts.sections()))
     study = isinstance(facts, StudyFacts)
     verdict = None if isinstance(facts, StudyFacts) else facts.verdict
     answer = "a study" if study else "not decided yet"
@@ -196,7 +215,7 @@ def frame_of(facts: Facts, epoch: int, count: int, seen: Mapping[str, float] | N
     if isinstance(facts, RunFacts) and seen is not None and (table := signs(facts, seen)):
         at = next((k + 1 for k, (key, _, _) in enumerate(made) if key == "top"), 0)
         made.insert(at, ("clients", "Last sign of life", table))
-    return Frame(epoch, count, f"bestarm: {clean(answer, 80)}", over, tuple(made))
+    return Frame(epoch, count, forecasts, f"bestarm: {clean(answer, 80)}", over, tuple(made))
 
 
 def contents(frame: Frame, known: dict[str, str]) -> dict[str, Any]:

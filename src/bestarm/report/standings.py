@@ -69,6 +69,11 @@ def winners(facts: RunFacts) -> frozenset[str]:
     return frozenset(a.option for a in verdict.answers if a.option and a.site is None and a.answer == "best")
 
 
+def named(facts: RunFacts) -> str:
+    """What the option that a run named is called: the winner, unless nothing is promised about it."""
+    return "named, unsafe" if facts.broken else "winner"
+
+
 class _Known:
     """What the facts say about options, by name."""
 
@@ -82,6 +87,9 @@ class _Known:
         self.rows = {row.name: row for row in facts.options_by_site.rows} if facts.options_by_site else {}
         self.early = {arm.name: arm for arm in facts.so_far}
         self.dropped = {warning.group for warning in facts.warnings if DROPPED in warning.text}
+        # Intervals of rounds are illustrative, and have no place beside those that the card promises.
+        promised = facts.card is not None and facts.card.alpha is not None
+        self.only_card = promised and not facts.method.claims_intervals
         undecided = facts.undecided.left if facts.undecided else ()
         self.left = set(undecided or (facts.verdict.candidates if facts.verdict else ()))
 
@@ -92,6 +100,8 @@ class _Known:
             mean, span, pulls = told.mean, told.interval or (None, None), told.pulls or pulls
         elif name in self.won:
             mean, span = self._said(name, mean, span)
+        elif self.only_card:
+            span = None, None
         exit_, (state, became) = self._exit(name), self.state(name)
         if mean is None and state == "in" and self.lines and self.facts.verdict is None:
             became = "not told to the server"
@@ -146,7 +156,7 @@ class _Known:
     def state(self, name: str) -> tuple[State, str]:
         """The state of an option, and what became of it."""
         if name in self.won:
-            return "won", "winner"
+            return "won", named(self.facts)
         if self.rows:
             result = self.rows[name].result if name in self.rows else ""
             return ("out" if result == "ruled out" else "in"), result or "see the sites"

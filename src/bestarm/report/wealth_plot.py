@@ -12,7 +12,7 @@ from bestarm.records.record import Record
 from bestarm.records.views import trace_of
 from bestarm.report import plots
 from bestarm.report.facts import RunFacts, drawable_facts
-from bestarm.report.standings import winners
+from bestarm.report.standings import named, winners
 from bestarm.report.words import against_control
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ def wealth(record: Record, ax: Axes | None = None) -> Axes:
         _draw_wealth(facts, ax, arm, found, {bet.end: bet.log_wealth for bet in arms[arm]}, left.get(arm))
     end = float(np.exp(found.limit))
     compared = any(against_control(facts, name) for name in facts.roster)
-    leaves, about = "an arm leaves", "wealth of the bets against an arm"
+    leaves, about = "an arm is ruled out", "wealth of the bets against an arm"
     if compared:
         leaves, about = "an answer is settled", "wealth of the bets on the answer"
     ax.axhline(end, color="black", linestyle="--", linewidth=1, label=f"{leaves} (×) at {end:,.6g}")
-    ax.plot([], [], color="#999999", linewidth=7, alpha=0.5, label="champion: its wealth rests")
+    ax.plot([], [], color="#999999", linewidth=7, alpha=0.5, label="champion: nobody bets against it")
     ax.set(yscale="log", xlabel="pulls of each rival", ylabel=about)
     plots.set_pulls(ax, {pulls for bet in found.bets for pulls in (bet.begin, bet.end)})
     ax.yaxis.set_major_formatter("{x:,.10g}")
@@ -80,7 +80,7 @@ def _draw_wealth(
 ) -> None:
     """The wealth of one arm after its blocks as a rival; it left after `out` pulls."""
     name = facts.roster[arm[0]] if facts.options_by_site else _full_name(facts, *arm)
-    fate = "winner" if name in winners(facts) else against_control(facts, name) or "not ruled out"
+    fate = named(facts) if name in winners(facts) else against_control(facts, name) or "not ruled out"
     look = plots.option_line(facts, name)
     blocks = sorted({(bet.begin, bet.end, bet.champion) for bet in found.bets})
     x, y = [blocks[0][0]], [0.0]

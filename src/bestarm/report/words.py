@@ -24,6 +24,8 @@ def fate_of(facts: RunFacts, line: LineFacts) -> str:
         line.when if line.fate == "withdrew" else None,
         any(warning.group == group and DROPPED in warning.text for warning in facts.warnings),
     )
+    if became == "winner" and facts.broken:
+        return "named, unsafe"
     return "behind the winner" if named and became == "not ruled out" else became
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 
@@ -10,13 +13,19 @@ from bestarm.problem.problem import Problem
 from bestarm.records.describe import nothing_promised
 from bestarm.records.record import Record
 from bestarm.report.facts.structs import HeterogeneityFacts, LimitFacts, PlanFacts, RangeFacts, RunFacts
-from bestarm.simulate.identify import prepare
+from bestarm.simulate.identify import prepare, run_of
+from bestarm.simulate.network_run import NetworkRun
+from bestarm.simulate.run import Run
 from bestarm.stats.heterogeneity import heterogeneity
+from bestarm.study.forecast import Range
 from bestarm.study.kernels import kernel_for
 from bestarm.study.limits import limit_of_runs
 from bestarm.study.plan import expected
+from bestarm.util.seeds import seed_within
 
 MOST_MATRIX = 12  # groups of a matrix of heterogeneity indices
+FEW = 20  # runs behind a forecast by machines
+MOST_STEPS = 100_000  # events of all these runs together: some ten seconds
 
 
 def with_true_means(facts: RunFacts, problem: Problem, record: Record, quick: bool) -> RunFacts:
@@ -46,38 +55,67 @@ def _heterogeneity(problem: Problem) -> HeterogeneityFacts:
     )
 
 
-def going_plan(problem: Problem, record: Record) -> PlanFacts | None:
-    """A forecast for a run that is going on, if its true means are known."""
-    if any(mean is None for row in problem.means for mean in row):
+def going_plan(run: Run | NetworkRun, stop: Callable[[], bool] = lambda: False) -> PlanFacts | None:
+    """A forecast for a simulated run that has just begun, if its true means are known. May take seconds."""
+    if any(mean is None for row in run.problem.means for mean in row):
         return None
-    return _plan(problem, record, most=60)
+    try:
+        quick = None if run.adversaries else _plan(run.problem, run.record(), most=60)
+        return quick or _by_machines(run, stop)
+    except InputError:  # such as rewards of a function that is not here
+        return None
 
 
-def as_it_looks(facts: RunFacts) -> PlanFacts | None:
+def _by_machines(run: Run | NetworkRun, stop: Callable[[], bool]) -> PlanFacts | None:
+    """A forecast from similar runs with the same network and liars; None if they would take too long.
+
+    Peers have no rounds, so their forecast is in time steps.
+    """
+    network = replace(run.network, placement=None) if isinstance(run, NetworkRun) else None
+    ends, steps = list[int](), 0
+    for k in range(FEW):
+        seed = seed_within(1, k)
+        other = run_of(run.problem, run.method, run.options, seed, network, adversaries=run.adversaries)
+        other.begin()
+        while not other.over and steps * FEW <= MOST_STEPS * (k + 1) and not stop():
+            other.step()
+            steps += 1
+        if not other.over:
+            return None
+        found = other.record()
+        ends.append((found.time or 0) if network else found.rounds)
+    span = Range.of(np.array(ends))
+    ranges = {"time" if network else "rounds": RangeFacts(span.mean, span.low, span.high)}
+    return PlanFacts(FEW, ranges, {}, "with the same liars" if run.adversaries else "")
+
+
+def as_it_looks(facts: RunFacts, stop: Callable[[], bool] = lambda: False) -> PlanFacts | None:
     """A forecast for a run whose true means are unknown, as if they were what the server knows by now.
 
     Options that the server was not told about are left out: they are behind at their sites.
     """
     known = {facts.groups[line.group].name: line for line in facts.lines if line.fate == "in"}
-    if facts.options_by_site or facts.method.peers or len(known) < 2 or facts.options.get("byzantine"):
+    if facts.options_by_site or facts.method.peers or len(known) < 2:
         return None
+    clients = {group.name: group.clients for group in facts.groups}
     width, low = facts.scale.width, facts.scale.low
     means = {group: {"option": (line.mean[-1] - low) / width} for group, line in known.items()}
     if facts.scale.goal == "min":
         means = {group: {"option": 1.0 - own["option"]} for group, own in means.items()}
     keys = {k: v for k, v in facts.options.items() if v is not None and k not in ("budget", "max_rounds")}
+    note = "if the means are as they look now"
     try:
-        problem = Problem.bernoulli(means)
-        _, _, options = prepare(problem, facts.method.name, {**keys, "delta": facts.delta})
+        problem = Problem.bernoulli(means, clients=[clients[group] for group in means])
+        ready, _, options = prepare(problem, facts.method.name, {**keys, "delta": facts.delta})
         if kernel_for(facts.method.name, problem, options) is None:
-            return None
+            found = _by_machines(run_of(ready, facts.method.name, options, 1), stop)
+            return found and msgspec.structs.replace(found, note=note)
         row = expected(problem, facts.method.name, trials=40, seed=1, delta=facts.delta, **keys)
     except InputError:  # such as means that are too close for a plan
         return None
     if row.cost is None:
         return None
     rounds = row.cost.rounds
-    note = "if the means are as they look now"
     return PlanFacts(40, {"rounds": RangeFacts(rounds.mean, rounds.low, rounds.high)}, {}, note)
 
 

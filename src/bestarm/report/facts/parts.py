@@ -15,7 +15,15 @@ from bestarm.protocol.options import make, on_unit_scale
 from bestarm.protocol.registry import method_for, method_named
 from bestarm.protocol.rounds import heard
 from bestarm.protocol.verdict import Verdict
-from bestarm.records.describe import aim, coins_said, label_of, privacy_said, shared_recording, too_many
+from bestarm.records.describe import (
+    aim,
+    are_shares,
+    coins_said,
+    label_of,
+    privacy_said,
+    shared_recording,
+    too_many,
+)
 from bestarm.records.questions import intent, option_table
 from bestarm.report.colours import roster
 from bestarm.report.facts.network import network_of
@@ -70,6 +78,7 @@ def of_parts(
             for g in problem["groups"]
             for name in g["clients"]
         ),
+        percent=are_shares(problem),
         options_by_site=option_table(problem, verdict, certificate),
         lines=told.lines(),
         exits=told.exits(),

@@ -23,7 +23,6 @@ from bestarm.report.facts.structs import (
     FaultFacts,
     LineFacts,
     NoteFacts,
-    PlanFacts,
     RunFacts,
     UndecidedFacts,
 )
@@ -197,9 +196,7 @@ def so_far(record: Record) -> list[tuple[str, int, float]]:
     return [(arm.name, arm.pulls, arm.mean) for arm in found]
 
 
-def of_rerun(
-    rerun: Rerun, sums: Mapping[tuple[int, int], Mapping[int, float]], plan: PlanFacts | None = None
-) -> RunFacts:
+def of_rerun(rerun: Rerun, sums: Mapping[tuple[int, int], Mapping[int, float]]) -> RunFacts:
     """The facts of a simulated run at the current end of its journal.
 
     Parameters
@@ -208,8 +205,6 @@ def of_rerun(
         The run, brought to this moment.
     sums : mapping
         By the first honest client of each group and arm: number of pulls -> sum of the rewards.
-    plan : PlanFacts or None
-        A forecast of such runs, to show before the verdict.
 
     Returns
     -------
@@ -219,7 +214,7 @@ def of_rerun(
     record = rerun.run.record()
     facts = of_record(record, quick=True, check=rerun.run.over)
     if not rerun.run.over:
-        facts = replace(facts, verdict=None, digest=None, card=None, plan=plan)
+        facts = replace(facts, verdict=None, digest=None, card=None)
     told = Reader(record.method, record.delta, record.options, record.problem, record.verdict.certificate)
     clients, firsts, drawn = rerun.run.problem.layout.clients, rerun.firsts(), set(told.leading())
     lines = {(clients[i], firsts[i], a): sums[i, a] for i, a in sorted(sums) if firsts[i] in drawn}

@@ -251,7 +251,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     `command` belong to the record. A question about several sites has `options_by_site`, and `answers` and
     `promises` as sentences. `roster` has every option in the order of the problem, which fixes its colour;
     `wealths` are the bets of a method that bets. `intent` is what the run will promise. A run that is over
-    has a `card`, and an `outlook` if runs like it were simulated.
+    has a `card`, and an `outlook` if runs like it were simulated. `no_plan` says why a run has no `plan`.
+    `percent` says whether means are written in per cent.
     """
 
     method: MethodFacts
@@ -274,10 +275,12 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     costs: CostFacts = CostFacts()
     verdict: Verdict | None = None
     undecided: UndecidedFacts | None = None
+    percent: bool = False
     private: bool | None = None
     rounds: int = 0
     so_far: tuple[ArmSoFar, ...] = ()
     plan: PlanFacts | None = None
+    no_plan: str = ""
     limit: LimitFacts | None = None
     no_limit: str = ""
     heterogeneity: HeterogeneityFacts | None = None

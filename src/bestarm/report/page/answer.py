@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -34,22 +35,32 @@ def answer(facts: RunFacts, card: AnswerCard) -> Html:
     if facts.checks:
         text = "This run's own record is inconsistent: see “Who can be trusted”."
         first.append(tag("p", text, class_="bad"))
+    helps = facts.undecided.helps if facts.undecided else ""
+    replay = " --replay" if facts.seed is not None else ""
+    command = f"bestarm verify {shlex.quote(facts.file)}{replay}"
+    after = [*_open(facts, card), _next(next_steps(card, facts.outlook, helps), command)]
+    return join(card_box(card, first, after, facts.data.said if facts.data else ""), _trims(card))
+
+
+def evidence_answer(card: AnswerCard, steps: Sequence[str], command: str) -> Html:
+    """The answer card of recorded data; `command` checks their record."""
+    return card_box(card, [], [_next(steps, command)])
+
+
+def card_box(card: AnswerCard, first: Sequence[Any], after: Sequence[Any], premise: str = "") -> Html:
+    """The card with what stands first and last in it; `premise` is one more thing that it rests on."""
     sites = _sites(card)
-    rows = [*_best(card), *_lead(card), _risk(facts, card), _cost(card)]
-    return join(
-        tag(
-            "div",
-            tag("p", labels(card.name, card.date, card.method, card.delta, card.seed), class_="labels"),
-            *first,
-            tag("h1", clean(card.headline, LONG), id="verdict"),
-            _truth(card),
-            tag("dl", *sites, class_="answers") if sites else None,
-            tag("dl", *rows, class_="answers"),
-            *_open(facts, card),
-            _next(facts, card),
-            class_=f"verdict card {KINDS[card.tone]}".rstrip(),
-        ),
-        _trims(card),
+    rows = [*_best(card), *_lead(card), _risk(card, premise), _cost(card)]
+    return tag(
+        "div",
+        tag("p", labels(card.name, card.date, card.method, card.delta, card.seed), class_="labels"),
+        *first,
+        tag("h1", clean(card.headline, LONG), id="verdict"),
+        _truth(card),
+        tag("dl", *sites, class_="answers") if sites else None,
+        tag("dl", *rows, class_="answers"),
+        *after,
+        class_=f"verdict card {KINDS[card.tone]}".rstrip(),
     )
 
 
@@ -108,17 +119,15 @@ def _lead(card: AnswerCard) -> list[Html]:
         rows.append((title, card.lead))
     rows += [(f"{lead.option} is ahead by", lead) for lead in card.lifts]
     found = []
-    for title, lead in rows:
+    for title, lead in rows[:MOST_CLAIMS]:
         main, _, rest = lead_said(lead, card.percent, card.unit).partition(" over ")
         lift = lift_said(lead)
         found.append(entry(title, main, f"over {rest}", lift and f"That is {lift}."))
     return found
 
 
-def _risk(facts: RunFacts, card: AnswerCard) -> Html:
-    words = [*card.assumptions, *([card.curse] if card.curse else [])]
-    if facts.data:
-        words.append(facts.data.said)
+def _risk(card: AnswerCard, premise: str) -> Html:
+    words = [text for text in (*card.assumptions, card.curse, premise) if text]
     folded = fold("What that rests on", tag("ul", *[tag("li", clean(text, LONG)) for text in words]))
     promised = not card.risk.startswith("Nothing is promised")
     main = f"δ = {card.delta:g}" if promised else "not bounded"
@@ -147,14 +156,11 @@ def _open(facts: RunFacts, card: AnswerCard) -> list[Html]:
     return lines
 
 
-def _next(facts: RunFacts, card: AnswerCard) -> Html:
-    helps = facts.undecided.helps if facts.undecided else ""
-    steps = [tag("li", clean(text, LONG)) for text in next_steps(card, facts.outlook, helps)]
-    replay = " --replay" if facts.seed is not None else ""
-    command = f"bestarm verify {shlex.quote(facts.file)}{replay}"
+def _next(steps: Sequence[str], command: str) -> Html:
+    told = [tag("li", clean(text, LONG)) for text in steps]
     words = [[" " if k else None, tag("span", word)] for k, word in enumerate(command.split(" "))]
     check = tag("code", *words)  # a line may end between words, not after a hyphen
-    return tag("div", tag("h2", "Next step"), tag("ul", *steps, tag("li", check)), class_="next")
+    return tag("div", tag("h2", "Next step"), tag("ul", *told, tag("li", check)), class_="next")
 
 
 def _trims(card: AnswerCard) -> Html | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from bestarm.report.page.parts import Section, code, command, figure, filled, fo
 from bestarm.report.svg.arena import front, numbered, profile
 from bestarm.stats.intervals import binomial_interval
 from bestarm.study.arena.result import Arena, Entry, Ground, Mean, Score
+from bestarm.util.text import counted
 
 PROFILES = {"pulls": "pulls", "rounds": "rounds", "bits_up": "bits up"}
 KINDS = {False: "Every site has its own options", True: "All clients have the same options"}
@@ -36,7 +38,7 @@ def arena_sections(found: Arena, attached: list[Html]) -> list[Section]:
 
 def _top(found: Arena) -> Html:
     runs = sum(score.trials for score in found.scores)
-    proved = {entry.label for entry in found.entries if entry.proof}
+    proved = {entry.label for entry in found.entries if entry.proof and entry.headline}
     wins: dict[str, int] = {}
     for ground in found.grounds:
         ranked = [s for s in found.on(ground.name) if s.method in proved and s.solved]
@@ -45,18 +47,20 @@ def _top(found: Arena) -> Html:
     lead = ", ".join(f"{label} on {count}" for label, count in sorted(wins.items(), key=lambda w: -w[1]))
     broken = sorted({score.method for score in found.scores if score.keeps == "no"})
     parts = [
-        tag("h1", f"{len(found.entries)} methods on {len(found.grounds)} instances", id="verdict"),
         tag(
-            "p",
-            f"δ = {found.delta:g}, {found.trials:,} runs of each pair, {runs:,} in all. Seed {found.seed}.",
+            "h1",
+            f"{counted(len(found.entries), 'method')} on {counted(len(found.grounds), 'instance')}",
+            id="verdict",
         ),
         tag(
             "p",
-            "Fewest pulls among the methods with a proof, by number of instances: ",
-            tag("strong", lead),
-            ".",
+            f"δ = {found.delta:g}, {counted(found.trials, 'run')} of each pair, {runs:,} in all. "
+            f"Seed {found.seed}.",
         ),
     ]
+    if wins:
+        text = "Fewest pulls among the methods with a proof, by number of instances: "
+        parts.append(tag("p", text, tag("strong", lead), "."))
     if broken:
         parts.append(
             tag("p", "Wrong more often than δ: ", tag("strong", ", ".join(broken)), ".", class_="bad")
@@ -102,13 +106,13 @@ def _overview(found: Arena) -> Html:
     ]
     if shown := rows(rest):
         parts += [
-            tag("h3", "Written from memory"),
+            tag("h3", "Not quite as in their papers"),
             tag(
                 "p",
-                "A formula of their papers could not be read, so they are not in the table above.",
+                "A formula of these is from memory, or they are variants of ours: they are not in the table.",
                 class_="note",
             ),
-            table(head, shown, numbers=numbers, caption="Methods that were written from memory"),
+            table(head, shown, numbers=numbers, caption="Methods that are not quite as in their papers"),
         ]
     return join(*parts)
 
@@ -148,7 +152,7 @@ def _profiles(found: Arena) -> Html:
         names = [ground.name for ground in found.grounds if ground.shared == shared]
         if len(names) < 2:
             continue
-        parts.append(tag("h3", f"{title}: {len(names)} instances"))
+        parts.append(tag("h3", f"{title}: {counted(len(names), 'instance')}"))
         for cost, words in PROFILES.items():
             draw = partial(profile, found, cost=cost, title=words, instances=names)
             caption = (
@@ -215,7 +219,8 @@ def _instance(found: Arena, ground: Ground) -> Html:
             ]
         )
     limit = f", limit {number(round(ground.limit))} pulls" if ground.limit else ""
-    facts = f"{ground.options} options, {ground.sites} sites, {ground.clients} clients, gap {ground.gap:.3g}"
+    sizes = {"option": ground.options, "site": ground.sites, "client": ground.clients}
+    facts = ", ".join([*(counted(n, noun) for noun, n in sizes.items()), f"gap {ground.gap:.3g}"])
     facts += limit
     source = f" From: {ground.source}." if ground.source else ""
     return join(
@@ -253,28 +258,29 @@ def _left_out(found: Arena) -> Html | None:
         return None
     rows = [[name(one.method, 40), name(one.instance, 40), clean(one.why)] for one in found.left_out]
     return fold(
-        f"{len(rows)} pairs", table(["method", "instance", "why"], rows, caption="Pairs that were not run")
+        counted(len(rows), "pair"),
+        table(["method", "instance", "why"], rows, caption="Pairs that were not run"),
     )
 
 
 def _reproduce(found: Arena, attached: list[Html]) -> Html:
-    names = ",".join(ground.name for ground in found.grounds)
-    labels = ",".join(entry.label for entry in found.entries)
-    whole = (
-        f"bestarm arena --methods {labels} --instances {names} --delta {found.delta:g} "
-        f"--trials {found.trials} --seed {found.seed} --most {found.most} --out DIR"
-    )
-    rows = [[score.method, score.instance, code(score.command)] for score in found.scores]
-    return join(
-        tag("p", "This command gives the same numbers, with any number of processes:"),
-        command(whole),
-        fold(
-            "One pair at a time",
-            table(["method", "instance", "command"], rows, caption="The command of each pair"),
-        ),
-        tag(
-            "p",
-            f"A baseline's run ends undecided after {found.most:,} pulls. Made by bestarm {found.version}.",
-        ),
-        *attached,
-    )
+    rows = [[score.method, score.instance, code(score.command)] for score in found.scores if score.command]
+    parts: list[Html] = []
+    if len(rows) == len(found.scores):
+        labels = quote(",".join(entry.label for entry in found.entries))
+        names = quote(",".join(ground.name for ground in found.grounds))
+        whole = (
+            f"bestarm arena --methods {labels} --instances {names} --delta {found.delta!r} "
+            f"--trials {found.trials} --seed {found.seed} --most {found.most} --out DIR"
+        )
+        parts.append(tag("p", "This command gives the same numbers, with any number of processes:"))
+        parts.append(command(whole))
+    else:
+        parts.append(
+            tag("p", "Some methods or instances were given in Python, so no command repeats all of it.")
+        )
+    if rows:
+        commands = table(["method", "instance", "command"], rows, caption="The command of each pair")
+        parts.append(fold("One pair at a time", commands))
+    limit = f"A baseline's run ends undecided after {found.most:,} pulls. Made by bestarm {found.version}."
+    return join(*parts, tag("p", limit), *attached)

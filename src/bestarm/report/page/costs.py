@@ -60,7 +60,8 @@ def _explained(facts: RunFacts) -> list[Html]:
     found = []
     if facts.plan:
         found.append(
-            f"Plan: {facts.plan.trials} simulated runs with the same settings and true means, all honest."
+            f"Plan: {facts.plan.trials} simulated runs with the same settings and true means, "
+            f"{facts.plan.note or 'all honest'}."
         )
     if facts.limit:
         holds = facts.limit.holds_for

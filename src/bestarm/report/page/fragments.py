@@ -18,6 +18,7 @@ from bestarm.report.page.run import top
 from bestarm.report.page.study import study_sections
 from bestarm.report.svg import number
 from bestarm.study.trials import Trials
+from bestarm.util.text import counted
 
 
 def _fragment(body: Html) -> str:
@@ -68,4 +69,4 @@ def graph_fragment(graph: Graph) -> str:
     edges = [(u, v) for u, v in graph.edges.tolist()]
     names = list(graph.names or map(str, range(graph.n)))
     drawn = svg.graph(collect.network_of_graph(names, edges, graph.positions), WIDE)
-    return _fragment(join(tag("p", f"{graph.n:,} nodes, {len(edges):,} edges"), drawn))
+    return _fragment(join(tag("p", f"{counted(graph.n, 'node')}, {counted(len(edges), 'edge')}"), drawn))

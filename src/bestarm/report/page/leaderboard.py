@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bestarm.records.figures import said, span
+from bestarm.records.figures import rough, said, span
 from bestarm.report.colours import colour
 from bestarm.report.facts import RunFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
@@ -52,7 +52,7 @@ def _caption(facts: RunFacts, ranked: Sequence[Standing], shown: int) -> str:
 def _what_intervals_promise(facts: RunFacts) -> str:
     """What the intervals of the table promise, in a sentence."""
     if facts.card is not None and facts.card.alpha is not None:
-        return "The intervals are those of the answer above; they hold all together, as it says."
+        return "The intervals are those of the answer above, which says how probable it is that all hold."
     return interval_note(facts.method) or "The interval is the one that the method claims."
 
 
@@ -132,16 +132,14 @@ def _ends(one: Standing) -> tuple[float, float] | None:
 def _rounded(facts: RunFacts, one: Standing, value: float | None) -> str:
     """A number of an option: rounded to its interval, in per cent where the answer card writes per cent."""
     ends = _ends(one)
-    if value is None or ends is None or facts.card is None:
+    if value is None or (ends is None and not facts.percent):
         return number(value)
-    return said(value, ends, facts.card.percent)
+    return said(value, ends, facts.percent) if ends else rough(value, facts.percent)
 
 
 def _interval(facts: RunFacts, one: Standing) -> str:
     ends = _ends(one)
-    if ends is None:
-        return "–"
-    return span(ends, facts.card.percent) if facts.card else f"{number(ends[0])} to {number(ends[1])}"
+    return "–" if ends is None else span(ends, facts.percent)
 
 
 def _whisker(facts: RunFacts, one: Standing, x: Axis | None) -> Html | None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bestarm.records.card import CardCosts
-from bestarm.records.figures import costs_said, labels
+from bestarm.records.figures import costs_said, gap_said, labels, said
 from bestarm.report.facts import ClientFacts, RangeFacts, RunFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.numbers import number
@@ -63,11 +63,13 @@ def _leader(facts: RunFacts) -> list[Html]:
     if not ranked:
         return [entry("Leads", "not known yet", "No mean has been reported.")]
     first = ranked[0]
-    about = f"{clean(facts.mean)} {number(first.mean)} so far"
+    ends = None if first.lower is None or first.upper is None else (first.lower, first.upper)
+    mean = "–" if first.mean is None else said(first.mean, ends, facts.percent, facts.scale.unit)
+    about = f"{clean(facts.mean)} {mean} so far"
     left = f"{len(ranked):,} of {counted(len(facts.roster), 'option')} in the race"
     found = [entry("Leads", name(first.name, 60), about, left)]
     if len(ranked) > 1 and ranked[1].mean is not None and first.mean is not None:
-        apart = number(abs(first.mean - ranked[1].mean), 3)
+        apart = gap_said(first.mean - ranked[1].mean, facts.percent, facts.scale.unit)
         found.append(
             entry("Lead so far", apart, join("over ", name(ranked[1].name, 60)), "Not a result yet.")
         )
@@ -91,12 +93,13 @@ def _so_far(facts: RunFacts) -> Html:
 
 def _end(facts: RunFacts) -> Html:
     """When similar runs end."""
-    span = facts.plan.ranges.get("rounds") if facts.plan else None
+    key = "time" if facts.method.peers else "rounds"
+    span = facts.plan.ranges.get(key) if facts.plan else None
     if facts.plan is None or span is None:
         why = "Too little is known yet." if not facts.rounds else "Runs like this one are not simulated here."
-        return entry("Similar runs end", "not forecast", why)
-    note = facts.plan.note or f"90 % of {facts.plan.trials} simulated runs"
-    return entry("Similar runs end", _rounds(span), note)
+        return entry("Similar runs end", "not forecast", facts.no_plan or why)
+    note = f"90 % of {facts.plan.trials} simulated runs {facts.plan.note}"
+    return entry("Similar runs end", _after(span, "time step" if facts.method.peers else "round"), note)
 
 
 def signs(facts: RunFacts, seen: Mapping[str, float]) -> Html | None:
@@ -123,7 +126,7 @@ def signs(facts: RunFacts, seen: Mapping[str, float]) -> Html | None:
         )
     more = f" (the first {MOST_ROWS:,} of {len(ranked):,})" if len(ranked) > MOST_ROWS else ""
     head = ["client", "group", "state", "messages", "last sign of life"]
-    return table(head, rows, numbers={3}, caption=f"The clients, those that are awaited first{more}")
+    return table(head, rows, numbers={3}, caption=f"The clients, awaited ones first{more}")
 
 
 def _sign(client: ClientFacts, seen: Mapping[str, float]) -> Html | str:
@@ -134,6 +137,6 @@ def _sign(client: ClientFacts, seen: Mapping[str, float]) -> Html | str:
     return tag("time", clock, data_since=f"{at:.0f}")
 
 
-def _rounds(span: RangeFacts) -> str:
+def _after(span: RangeFacts, unit: str) -> str:
     low, high = round(span.low), round(span.high)
-    return f"after {low:,} rounds" if low == high else f"after {low:,} to {high:,} rounds"
+    return f"after {counted(high, unit)}" if low == high else f"after {low:,} to {counted(high, unit)}"

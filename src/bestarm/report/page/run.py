@@ -73,13 +73,13 @@ def _race(facts: RunFacts) -> Html | None:
 def _wealths(facts: RunFacts) -> Html | None:
     caption = (
         "Bets against each option, which grow when it keeps losing. An option whose wealth reaches the "
-        "dashed line leaves (×); the last one left is the answer (★). The scale is logarithmic; the line of "
-        "a champion is level while it rests."
+        "dashed line is ruled out (×); the last one left is the answer (★). The scale is logarithmic. A line "
+        "is level while its option is the champion, because nobody bets against it."
     )
     assert facts.wealths is not None
     if any(against_control(facts, bet.name) for bet in facts.wealths.bets):
         caption = (
-            "Bets on the answer about each option, of several the furthest. An option whose wealth "
+            "Bets on the answer about each option; of several, the largest is drawn. An option whose wealth "
             "reaches the dashed line is settled (×). The scale is logarithmic."
         )
     return figure(
@@ -189,13 +189,13 @@ def _network(facts: RunFacts) -> Html | None:
     drawn = figure(
         partial(svg.network, facts),
         "Who hears whom. A shape is a group, its colour the option that the group is for. A dashed ring "
-        "marks a liar, a cross a client that was proven faulty. A name without room "
-        "is under the pointer.",
+        "marks a liar, a cross a client that was proven faulty. Where a name has no room, point at the "
+        "client to see it.",
     )
     if drawn is None or net is None:
         return None
-    said = [f"{len(net.names)} clients, {len(net.edges):,} directed edges"]
-    said += [f"{net.messages:,} messages"] if net.messages else []
+    said = [f"{counted(len(net.names), 'client')}, {counted(len(net.edges), 'directed edge')}"]
+    said += [counted(net.messages, "message")] if net.messages else []
     shown = {"delay": net.delay, "loss": net.loss, "crashes": net.crashes}
     said += [f"{key} {value:g}" for key, value in shown.items() if value]
     rows = [[name(answer, 80), number(count)] for answer, count in (facts.peers or {}).items()]

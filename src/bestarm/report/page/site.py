@@ -132,7 +132,7 @@ def _view(facts: SiteFacts) -> Html | None:
         table(
             ["arm-set", "its best arm", "mean, or interval", "state"],
             rows,
-            caption="The arm-sets, as it knows them",
+            caption="What it knows of each arm-set",
         ),
         tag("h3", "Nodes that it hears"),
         table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from bestarm.report.facts import CellFacts, StudyFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, made_by
 from bestarm.report.svg import cell_name, number
+from bestarm.util.text import counted
 
 KINDS = {
     "rounds": "rounds",
@@ -18,6 +20,7 @@ KINDS = {
     "pulls_max": "pulls of the busiest client",
     "bits_up": "bits up",
 }
+MOST_PROBLEMS = 6  # in the headline
 
 
 def study_sections(facts: StudyFacts, attached: Html | None) -> list[Section]:
@@ -33,18 +36,32 @@ def study_sections(facts: StudyFacts, attached: Html | None) -> list[Section]:
 def _top(facts: StudyFacts) -> Html:
     cells = facts.cells
     total = sum(cell.trials for cell in cells)
-    parts = [tag("h1", f"A study of {total:,} runs", id="verdict")]
-    if len(cells) > 1:
-        ranked = sorted(cells, key=_pulls)
-        best, worst = ranked[0], ranked[-1]
-        ratio = f"{number(_pulls(worst) / max(_pulls(best), 1e-9), 3)} times as many"
-        lead = ["Fewest pulls on average: ", tag("strong", cell_name(best)), f", {number(_pulls(best))}. "]
-        parts.append(tag("p", *lead, f"The most: {cell_name(worst)}, {number(_pulls(worst))} ({ratio})."))
+    parts = [tag("h1", f"A study of {counted(total, 'run')}", id="verdict")]
+    parts += [tag("p", *said) for said in _fewest(facts.varied, cells)]
     wrong, undecided = sum(cell.errors or 0 for cell in cells), sum(cell.undecided for cell in cells)
     parts.append(tag("p", f"{wrong:,} of {total:,} runs named a wrong arm, {undecided:,} ended undecided."))
     if facts.data:
         parts.append(tag("p", clean(facts.data.said, 400)))
     return tag("div", *parts, class_="verdict yes")
+
+
+def _fewest(varied: Sequence[str], cells: Sequence[CellFacts]) -> Iterator[list[Any]]:
+    """Which combination needs the fewest pulls: of methods, on each problem by itself."""
+    others = [key for key in varied if key != "method"] if "method" in varied else []
+    problems: dict[str, list[CellFacts]] = {}
+    for cell in cells:
+        told = ", ".join(f"{key} = {clean(cell.keys[key], 40)}" for key in others)
+        problems.setdefault(told, []).append(cell)
+    for told, alike in list(problems.items())[:MOST_PROBLEMS]:
+        ranked = sorted(alike, key=_pulls)
+        best, worst = ranked[0], ranked[-1]
+        if best is worst:
+            continue
+        names = [clean(c.keys["method"], 40) if others else cell_name(c) for c in (best, worst)]
+        ratio = f"{number(_pulls(worst) / max(_pulls(best), 1e-9), 3)} times as many"
+        where = f" for {told}" if told else ""
+        lead = [f"Fewest pulls on average{where}: ", tag("strong", names[0]), f", {number(_pulls(best))}. "]
+        yield [*lead, f"The most: {names[1]}, {number(_pulls(worst))} ({ratio})."]
 
 
 def _pulls(cell: CellFacts) -> float:

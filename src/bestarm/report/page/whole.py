@@ -124,7 +124,7 @@ def of_record(
 def of_evidence(evidence: Evidence, file_name: str = "evidence.json") -> str:
     """The page of what recorded data show."""
     link = _download(msgspec.json.encode(evidence.to_dict()), file_name)
-    return document(f"bestarm: {headline(evidence)}", evidence_sections(evidence, link))
+    return document(f"bestarm: {headline(evidence)}", evidence_sections(evidence, link, file_name))
 
 
 def of_trials(trials: Trials) -> str:
@@ -175,7 +175,7 @@ def read(path: str | Path, *, quick: bool = False) -> str:
 
 
 def _of_journal(path: Path) -> str:
-    from bestarm.report.follow import Journalled
+    from bestarm.report.follow import Journalled, Underway
 
     found = Journalled(path)
     if not found.path.is_file():
@@ -185,4 +185,6 @@ def _of_journal(path: Path) -> str:
         facts = found.facts()
         if found.trouble or facts is None:
             raise InputError(found.trouble.removeprefix(f"{found.path.resolve()}: "), where=str(found.path))
+        if isinstance(facts, Underway):
+            return document(facts.title, facts.sections())
         return page(facts, found.record())

@@ -19,6 +19,7 @@ from bestarm.report.svg.base import (
     svg,
     words,
 )
+from bestarm.util.text import counted
 
 
 def loads(facts: RunFacts, width: int) -> Html | None:
@@ -41,7 +42,7 @@ def _bars(rows: Sequence[tuple[str, int]], least: float | None, width: int) -> H
     parts: list[Any] = []
     for k, (name, pulls) in enumerate(rows):
         y = 8 + step * k + (16 if narrow else 0)
-        told = tag("title", f"{clean(name, 80)}: {pulls:,} pulls")
+        told = tag("title", f"{clean(name, 80)}: {counted(pulls, 'pull')}")
         if narrow:
             parts.append(words(left, y - 4, cut(name, width - 20), class_="name"))
         else:
@@ -56,7 +57,7 @@ def _bars(rows: Sequence[tuple[str, int]], least: float | None, width: int) -> H
         note, side = cut("limit for the busiest client", width - 60), "end" if near_end else "start"
         parts.append(words(x(least) + (-6 if near_end else 6), height + 12, note, side, class_="tick"))
         height += 20
-    return svg(width, height, f"Pulls of {len(rows)} clients, at most {rows[0][1]:,}", *parts)
+    return svg(width, height, f"Pulls of {counted(len(rows), 'client')}, at most {rows[0][1]:,}", *parts)
 
 
 def _curve(pulls: Sequence[int], least: float | None, width: int) -> Html:

@@ -9,10 +9,11 @@ from bestarm.report.colours import places
 from bestarm.report.facts import BetFacts, LineFacts, RunFacts, SiteFacts, TraceFacts
 from bestarm.report.markup import Html
 from bestarm.report.numbers import number
-from bestarm.report.standings import states
+from bestarm.report.standings import named, states
 from bestarm.report.svg.base import PHONE, cut
 from bestarm.report.svg.chart import Curve, Frame, chart, spread
 from bestarm.report.words import against_control, fate_of
+from bestarm.util.text import counted
 
 MOST_LINES = 20  # of a chart of the race
 
@@ -84,7 +85,7 @@ def wealth_race(facts: RunFacts, width: int) -> Html | None:
         if not bet.out and pulls[-1] < last:  # a champion rests
             pulls, wealth = [*pulls, last], [*wealth, wealth[-1]]
         against = against_control(facts, bet.name)
-        note = f"{against or 'out'} after {bet.pulls[-1]:,} pulls" if bet.out else against
+        note = f"{against or 'out'} after {counted(bet.pulls[-1], 'pull')}" if bet.out else against
         won = state.get(bet.name, "in")
         curves.append(
             Curve(
@@ -93,7 +94,7 @@ def wealth_race(facts: RunFacts, width: int) -> Html | None:
                 state="out" if bet.out and not against else won,
                 at=pulls,
                 value=[_wealth(value, limit) for value in wealth],
-                note=note or {"won": "winner", "out": "behind"}.get(won, "in the race"),
+                note=note or {"won": named(facts), "out": "behind"}.get(won, "in the race"),
                 cross=bet.out,
             )
         )

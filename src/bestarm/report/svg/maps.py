@@ -11,6 +11,7 @@ from bestarm.report.facts import NetworkFacts, RunFacts
 from bestarm.report.markup import Html, clean, tag
 from bestarm.report.numbers import number
 from bestarm.report.svg.base import PHONE, cut, path, svg, words
+from bestarm.util.text import counted
 
 MOST_EDGES = 6000
 
@@ -105,7 +106,7 @@ def graph(
         parts += _labels(net.names, at, size, [r + 6.0 if name in liars else r for name in net.names])
     height = 24 + (size - 60) * 0.8 + 30
     keys = _legend(groups, bool(liars), size, height)
-    label = f"A network of {n} clients and {len(net.edges)} edges"
+    label = f"A network of {counted(n, 'client')} and {counted(len(net.edges), 'edge')}"
     rows = min(len(groups), MOST_GROUPS + 1)
     return svg(size, height + 20 * rows, label, *parts, *keys)
 

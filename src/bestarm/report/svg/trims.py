@@ -9,6 +9,7 @@ from bestarm.report.numbers import short
 from bestarm.report.svg.base import PHONE, Axis, cut, path, svg, words
 
 ROW, HEAD = 74, 22  # height of an option, and of the space above it
+NAME = 42  # width of the name of a mean
 
 
 def trims(rows: tuple[TrimFacts, ...], percent: bool, width: int) -> Html | None:
@@ -39,8 +40,8 @@ def _row(row: TrimFacts, x: Axis, top: float, percent: bool, width: int) -> Html
     parts: list[Html] = [
         words(16, top + 10, cut(row.option, width - 32), class_="name"),
         path([(x.begin, line), (x.end, line)], class_="axis"),
-        _mark(x(row.plain), line, "plain", "limit", row.plain < row.robust),
-        _mark(x(row.robust), line, "robust", "cross", row.plain >= row.robust),
+        _mark(x(row.plain), line, "plain", "limit", row.plain < row.robust, width),
+        _mark(x(row.robust), line, "robust", "cross", row.plain >= row.robust, width),
     ]
     if row.true is not None:
         at = x(row.true)
@@ -51,9 +52,14 @@ def _row(row: TrimFacts, x: Axis, top: float, percent: bool, width: int) -> Html
     return join(*parts)
 
 
-def _mark(at: float, line: float, text: str, kind: str, left: bool) -> Html:
-    """A mean as a line across the axis, with its name on the outer side, so that two names never meet."""
-    name = words(at + (-4 if left else 4), line - 14, text, "end" if left else "start", class_="tick")
+def _mark(at: float, line: float, text: str, kind: str, left: bool, width: int) -> Html:
+    """A mean as a line across the axis, with its name on the outer side, so that two names never meet.
+
+    Where the picture ends, the name stands above the line.
+    """
+    fits = at - 4 > NAME if left else at + 4 < width - NAME
+    edge, height = (at - 4 if left else at + 4, 14) if fits else (2 if left else width - 2, 25)
+    name = words(edge, line - height, text, "end" if left == fits else "start", class_="tick")
     return join(path([(at, line - 22), (at, line + 12)], class_=kind), name)
 
 
