@@ -2,17 +2,19 @@
 
 Baselines are the central ones and the methods that are there for comparison. ``most`` is the upper end of the
 exact 95 % interval of the error rate; it must be at most δ. ``TRIALS=1000`` runs fewer. Then what FedElim and
-its kin pay for communication: pulls, and numbers that clients send, by their machines. The last row times a
-table of ten methods on twelve instances.
+its kin pay for communication: pulls, and numbers that clients send, by their machines. The last row times the
+headline table, with a tenth of the trials, which is written to out/arena.
 
-The table of docs/compare.md comes from these numbers: ``python -m benchmarks arena``, then
-``cp out/arena.json docs/data/baselines.json`` and ``python docs/compare.py``.
+The tables of docs/compare.md come from these numbers: ``python -m benchmarks arena``, then
+``cp out/arena.json docs/data/baselines.json``, ``cp out/arena/arena.json docs/data`` and
+``python docs/compare.py``.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,7 @@ DELTA = 0.1
 OWN = {
     "round-robin": "tas-2",
     "elimination": "zipf",
-    "lucb": "lil-0.6",
+    "lucb": "lucb-b1",
     "kl-lucb": "zipf",
     "track-and-stop": "tas-2",
     "top-two": "tas-2",
@@ -36,9 +38,10 @@ OWN = {
     "collaborative": "crew-hard",
     "batched": "bbai-uniform",
 }
-TEN = [
-    "bet", "fisher", "round-robin", "elimination", "lucb", "kl-lucb", "lil-ucb", "track-and-stop", "top-two",
-    "tri-bbai",
+HEADLINE = [
+    "bet", "bet:prefer=pulls", "fisher", "fed-sel", "round-robin", "elimination", "lucb", "kl-lucb",
+    "lil-ucb", "lil-ucb-heuristic", "track-and-stop", "track-and-stop-practice", "top-two",
+    "top-two-practice", "fpe", "fpe-heuristic", "fed-elim", "collaborative", "tri-bbai", "batched",
 ]  # fmt: skip
 
 
@@ -75,7 +78,8 @@ def measure() -> list[dict[str, Any]]:
     rivals = [who.label for who in own if who.method]
     rows += [cost(name, where) for where in ("fedelim-1", "fedelim-2") for name in rivals]
     begun, used = time.perf_counter(), sum(os.times()[:4])
-    found = ba.arena(TEN, delta=DELTA, trials=1000, seed=2)
+    found = ba.arena(HEADLINE, delta=DELTA, trials=TRIALS // 10, seed=1, out=Path("out/arena"))
     spent = {"seconds": time.perf_counter() - begun, "cpu minutes": (sum(os.times()[:4]) - used) / 60}
-    rows.append({"table": f"{len(TEN)} methods", "pairs": len(found.scores), "trials": 1000, **spent})
+    table = {"table": f"these {len(HEADLINE)} methods", "pairs": len(found.scores), "trials": found.trials}
+    rows.append(table | spent)
     return rows

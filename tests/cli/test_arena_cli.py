@@ -29,6 +29,17 @@ def test_a_table_has_a_row_per_method_and_the_folder_has_the_page(tmp_path):
     ]  # fmt: skip
 
 
+def test_what_was_not_run_is_said_once_per_reason():
+    words = ["--methods", "fisher,fpe,collaborative,fed-sel", "--instances", "zipf,ties-below"]
+    lines = [line for line in run(*SMALL, *words).stdout.splitlines() if line.startswith("not run: ")]
+    assert [line.split(": ")[1] for line in lines] == [
+        "fpe and collaborative on zipf and ties-below",
+        "fed-sel on ties-below",
+    ]
+    assert "same options" in lines[0]
+    assert "tied" in lines[1]
+
+
 def test_json_is_one_object_with_the_numbers_of_python():
     done = run(*SMALL, "--json")
     found = ba.arena(["fisher", "batched"], ["lil-0.6"], trials=3, workers=1)
@@ -44,6 +55,23 @@ def test_one_command_makes_a_table_and_a_second_run_gives_the_same_files(tmp_pat
     assert json.loads((first / "arena.json").read_text("utf-8"))["scores"]
     for name in ("arena.json", "cells.csv", "trials.csv", "index.html"):
         assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_a_result_is_not_overwritten_by_one_that_lacks_some_of_it(tmp_path):
+    where = ["--instances", "zipf", "--out", str(tmp_path), "--trials"]
+    words = ["arena", "--methods", "fisher,batched", *where]
+    assert run(*words, "5").exit_code == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    fewer = ["arena", "--methods", "fisher", *where, "5"]
+    for other in (fewer, [*words, "4"], [*words, "5", "--seed", "2"], [*words, "5", "--delta", "0.1"]):
+        done = run(*other)
+        assert isinstance(done.exception, ba.InputError)
+        assert "2 pairs of a method and an instance, 5 runs of each" in str(done.exception)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert run(*words, "5").exit_code == 0
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert run(*words, "6").exit_code == 0
+    assert ba.Arena.load(tmp_path).trials == 6
 
 
 def test_the_list_names_every_method_baseline_and_instance():

@@ -53,7 +53,7 @@ class Range:
     share: float
 
     @staticmethod
-    def of(values: NDArray[Any], decided: NDArray[np.bool_] | None = None) -> Range:
+    def of(values: NDArray[np.integer | np.floating], decided: NDArray[np.bool_] | None = None) -> Range:
         """The range of a study's column; `decided` tells which runs name an arm."""
         ordered, runs = np.sort(values), len(values)
         before = np.searchsorted(ordered, ordered, "left")  # how many are smaller

@@ -27,7 +27,7 @@ from bestarm.study.forecast import Bench, MethodPlan, Watch, forecast
 from bestarm.study.limits import limit_of_runs
 from bestarm.study.plan_setup import is_recorded, plannable, problem_from_gaps, scenario_for, variants
 from bestarm.util.seeds import check_seed
-from bestarm.util.text import nearest
+from bestarm.util.text import counted, nearest
 
 ASSUMPTION = "The gaps are guesses: 0/1 rewards were assumed, with {best:g} as the mean of the best arm."
 RECORDED = (
@@ -40,8 +40,32 @@ RECORDED = (
 class Plan:
     """A forecast for each method, the limit, and advice from measured alternatives.
 
-    `left_out` contains the methods that can't handle the problem, and why; `no_limit` says why there is no
-    limit. ``plan["fed-sel"]`` is the row of that name.
+    ``plan["fed-sel"]`` is the row of that name.
+
+    Parameters
+    ----------
+    delta : float
+        The error probability.
+    trials : int
+        Simulated runs behind each number.
+    seed : int
+        Gives the same plan again.
+    budget : int or None
+        The pulls per client that were given.
+    heterogeneity : Heterogeneity
+        The gaps, and how much groups differ.
+    limit : Limit or None
+        The fewest pulls on average of any method; None where it does not apply.
+    methods : tuple of MethodPlan
+        One row per method, or per variant of its options.
+    advice : tuple of str
+        Sentences from measured alternatives.
+    left_out : dict
+        The methods that can't handle the problem, and why.
+    assumption : str
+        What was assumed about rewards; else empty.
+    no_limit : str
+        Why there is no limit; else empty.
     """
 
     delta: float
@@ -58,7 +82,7 @@ class Plan:
 
     def __repr__(self) -> str:
         methods = ", ".join(row.name for row in self.methods)
-        return f"Plan({methods}; {self.trials:,} runs each, seed {self.seed})"
+        return f"Plan({methods}; {counted(self.trials, 'run')} each, seed {self.seed})"
 
     def __getitem__(self, name: str) -> MethodPlan:
         for row in self.methods:

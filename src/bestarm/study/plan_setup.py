@@ -11,7 +11,7 @@ from bestarm.problem.counted_recording import CountedRecording
 from bestarm.problem.problem import Problem
 from bestarm.problem.rewards import Recording, RewardModel, tabulate
 from bestarm.protocol.registry import METHODS, method_named, options_for
-from bestarm.simulate.identify import check_network, prepare
+from bestarm.simulate.identify import check_network, default_method, prepare
 from bestarm.simulate.setup import Scenario
 from bestarm.stats.heterogeneity import heterogeneity
 from bestarm.util.text import nearest, shorten
@@ -111,8 +111,8 @@ def plannable(problem: Problem | Scenario, keys: Mapping[str, Any]) -> tuple[lis
         if asked not in method.questions or method.rival:
             continue
         try:
-            ready, _, chosen = prepare(scenario, name, options_for(name, keys))
-            check_network(ready, name, chosen, scenario.network, adversaries=scenario.adversaries)
+            ready, _, made = prepare(scenario, name, options_for(name, keys))
+            check_network(ready, name, made, scenario.network, adversaries=scenario.adversaries)
         except InputError as error:
             refused[name] = error
             continue
@@ -121,7 +121,9 @@ def plannable(problem: Problem | Scenario, keys: Mapping[str, Any]) -> tuple[lis
         else:
             methods.append(name)
     if not methods:
-        raise next(iter(refused.values()))
+        chosen, liars = {**scenario.options, **keys}, bool(scenario.adversaries)
+        usual = scenario.method or default_method(chosen, scenario.problem.layout, liars)
+        raise refused.get(usual) or next(iter(refused.values()))
     return methods, {name: str(error) for name, error in refused.items()}
 
 
@@ -135,6 +137,12 @@ def scenario_for(problem: Problem | Scenario, keys: Mapping[str, Any], methods: 
             raise InputError(f'key "{key}" is unknown', fix=nearest(key, known))
     base = problem if isinstance(problem, Scenario) else Scenario(problem)
     base.problem.demand_rewards()
+    if base.problem.hides_rewards:
+        raise InputError(
+            "privacy hides the means of these rewards, which a plan needs",
+            expected="means that you guess, with the same privacy",
+            fix="Write them in a scenario without the rewards: arms = { name = mean } in each [[group]]",
+        )
     scenario = dataclasses.replace(base, options={**base.options, **keys})
     for method in methods:
         prepare(scenario, method, options_for(method, keys))

@@ -35,8 +35,22 @@ HEURISTIC = (
 class Schedule:
     """A schedule for a communication budget, and its results on fresh runs.
 
-    `probability` is the probability of an identified verdict within the budget, with an exact 95 %
-    `interval`; `tried` is the number of schedules that were tried.
+    Parameters
+    ----------
+    method : str
+        The method.
+    options : dict
+        Its options.
+    probability : float
+        The probability of an identified verdict within the budget.
+    interval : tuple of two float
+        The exact 95 % interval of that probability.
+    cost : Cost
+        The costs on fresh runs.
+    tried : int
+        How many schedules were tried.
+    note : str
+        What this is a forecast for.
     """
 
     method: str

@@ -47,7 +47,15 @@ PATIENCE = 0.2  # seconds between checks for an interrupt
 
 @dataclass(frozen=True)
 class StudyProgress:
-    """The progress of a study: trials done, and trials in total."""
+    """The progress of a study.
+
+    Parameters
+    ----------
+    done : int
+        Trials so far.
+    total : int
+        Trials in all.
+    """
 
     done: int
     total: int

@@ -24,7 +24,7 @@ from bestarm.stats.intervals import binomial_interval, mean_interval, median_int
 from bestarm.study.cells import COLUMNS, NUMBERS, Cell, _array, _by_machines, _stream, _trial_seed
 from bestarm.study.limits import limit_of_runs
 from bestarm.util.files import replacing
-from bestarm.util.text import nearest
+from bestarm.util.text import counted, nearest
 
 if TYPE_CHECKING:
     import pandas
@@ -38,6 +38,19 @@ class Trials:
     """The result of a study: one row per trial. ``trials["rounds"]`` is an array.
 
     ``to_pandas``, ``to_polars`` and ``to_arrow`` convert the rows to a table of those libraries.
+
+    Parameters
+    ----------
+    columns : dict
+        The name of each column, and an array with its values.
+    varied : tuple of str
+        The keys that the study varied; they are columns, too.
+    seed : int
+        The seed; it gives the same trials again.
+    cells : tuple of Cell
+        The combinations of the varied keys, with which ``record`` replays a trial.
+    trials : int
+        The number of trials per cell.
 
     Examples
     --------
@@ -61,7 +74,7 @@ class Trials:
     def __repr__(self) -> str:
         found = int((self.columns["status"] == "identified").sum())
         varied = f", varying {', '.join(self.varied)}" if self.varied else ""
-        return f"Trials({len(self):,} trials{varied}, {found:,} identified, seed {self.seed})"
+        return f"Trials({counted(len(self), 'trial')}{varied}, {found:,} identified, seed {self.seed})"
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self.columns:
@@ -195,7 +208,7 @@ class Trials:
                 "this is not the file of a study",
                 where=str(path),
                 expected="a file that bestarm study --out wrote",
-                fix="If these are rewards: bestarm new FILE, bestarm run FILE.toml --report FILE",
+                fix="If these are results to analyse: bestarm evidence FILE --report FILE.html",
             ) from None
         varied = tuple(name for name in names if name not in ("trial", *COLUMNS))
         count = max((len(np.unique(columns["trial"].astype(np.int64))), 1))
@@ -246,7 +259,13 @@ class Trials:
         return study_fragment(self)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The rows as dicts of plain values."""
+        """The rows as dicts of plain values.
+
+        Yields
+        ------
+        dict
+            One trial: the name of each column, and its value.
+        """
         names = list(self.columns)
         lists = [self.columns[name].tolist() for name in names]
         for values in zip(*lists, strict=True):

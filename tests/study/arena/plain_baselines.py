@@ -107,7 +107,7 @@ def kl_lucb(rewards, delta):
     state, arms = State(rewards), len(rewards)
 
     def bound(k, upper):
-        p, level = state.means[k], math.log(arms * state.n[k] * (state.n[k] + 1) / delta) / state.n[k]
+        p, level = state.means[k], math.log(11 * arms * state.n[k] ** 1.1 / delta) / state.n[k]
         if upper:
             return 1.0 if p == 1 else brentq(lambda q: kl(p, q) - level, p, 1 - 1e-16, xtol=1e-14)
         return 0.0 if p == 0 else brentq(lambda q: kl(p, q) - level, 1e-300, p, xtol=1e-14)

@@ -198,6 +198,23 @@ def test_an_interrupted_arena_resumes_with_the_same_numbers(tmp_path):
     assert found == whole
 
 
+def test_there_is_no_command_for_what_was_given_in_python_only(tmp_path):
+    guess = ba.Baseline("guess", "Guess", partial(_always, 0))
+    zipf = ba.instances()["zipf"]
+    (tmp_path / "my file.toml").write_text('[[group]]\nname = "g"\narms = { a = 0.9, b = 0.2 }\n')
+    found = ba.arena(
+        ["fisher", guess], [zipf, str(tmp_path / "my file.toml")], delta=0.123456789, trials=2, workers=1
+    )
+    commands = {(s.method, s.instance == "zipf"): s.command for s in found.scores}
+    assert commands["guess", True] == commands["guess", False] == ""
+    assert "--instances zipf --delta 0.123456789 " in commands["fisher", True]
+    assert f"--instances '{tmp_path / 'my file.toml'}'" in commands["fisher", False]
+    assert ba.arena(["fisher"], TINY, trials=2, workers=1).scores[0].command == ""
+    page = found.report(tmp_path / "page.html").read_text("utf-8")
+    assert "no command repeats all of it" in page
+    assert "<span>0.123456789</span>" in page
+
+
 @pytest.mark.parametrize(
     ("keys", "text"),
     [
@@ -205,6 +222,8 @@ def test_an_interrupted_arena_resumes_with_the_same_numbers(tmp_path):
         ({"methods": ["lucb:x=1"]}, "no options"),
         ({"methods": ["bet:prefr=pulls"]}, "prefer"),
         ({"methods": ["bet:prefer"]}, "KEY=VALUE"),
+        ({"methods": ["fisher", "bet:prefer=pull"]}, '"bet:prefer=pull": prefer = \'pull\'.*"pulls"'),
+        ({"methods": ["fisher", "bet:max-rounds=x"]}, "whole number"),
         ({"methods": ["bet:delta=0.2"]}, "delta"),
         ({"methods": ["bet", "bet"]}, "twice"),
         ({"methods": []}, "list"),
@@ -329,4 +348,6 @@ def test_a_method_outside_the_package_gets_a_row_in_the_table(installed, tmp_pat
     found = Arena.load(tmp_path / "run")
     score = found.score("uniform:n0=16", "lil-0.6")
     assert (score.trials, score.errors, score.undecided) == (4, 0, 0)
+    assert score.over_limit is None, "the example states no proof"
+    assert found.score("fisher", "lil-0.6").over_limit is not None
     assert "Uniform (n0 = 16)" in (tmp_path / "run/index.html").read_text("utf-8")

@@ -15,7 +15,7 @@ from bestarm.study.arena.bandit import Bandit
 from bestarm.study.arena.baselines import BASELINES
 from bestarm.study.arena.baselines.batched import next_batch
 from bestarm.study.arena.baselines.lil_ucb import inner_level
-from bestarm.study.arena.baselines.lucb import kl_bound
+from bestarm.study.arena.baselines.lucb import kl_bound, rate
 from bestarm.study.arena.baselines.track_and_stop import Shares
 
 PROVED = [name for name, baseline in BASELINES.items() if baseline.proof]
@@ -146,6 +146,14 @@ def test_the_sites_of_pulls_follow_from_their_rewards():
     assert Bandit(SMALL).sites_of(rng, np.array([[5, 4, 3]]), np.zeros((1, 3))).tolist() == [[9, 3]]
 
 
+def test_the_rate_of_kl_lucb_is_summable_and_below_that_of_its_paper():
+    n = np.arange(1.0, 1e6)
+    spent = np.exp(-rate(n, 10, 0.1)).sum() + 1e-2 / 11 * 10 * 1e6**-0.1  # the tail, by an integral
+    assert spent <= 0.1 / 10
+    paper = np.log(405.5 * 10 * n**1.1 / 0.1)
+    assert (rate(n, 10, 0.1) < paper + np.log(paper)).all(), "an arm has at most t pulls in round t"
+
+
 def test_kl_bounds_are_roots_of_kl_and_right_at_the_ends():
     rng = np.random.default_rng(2)
     mean, level = rng.random(2000), 3 * rng.random(2000) ** 2 + 1e-6
@@ -204,4 +212,4 @@ def test_tri_bbai_makes_three_batches_if_its_test_passes_and_four_if_not():
 
 
 def test_methods_written_from_memory_are_not_in_headline_tables():
-    assert {name for name, b in BASELINES.items() if not b.headline} == {"batched"}
+    assert {name for name, b in BASELINES.items() if not b.headline} == {"batched", "lil-ucb"}

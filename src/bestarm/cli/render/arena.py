@@ -12,6 +12,7 @@ from bestarm.cli.terminal import out, safe
 from bestarm.problem.instances import Instance
 from bestarm.study.arena.entrants import Entrant
 from bestarm.study.arena.result import Arena, Mean
+from bestarm.util.text import counted, listed
 
 TITLES = (
     "instance", "method", "proof", "pulls", "×limit", "rounds", "time", "bits up", "wrong", "keeps δ",
@@ -44,14 +45,28 @@ def show_arena(found: Arena) -> None:
         table.add_section()
     _whole().print(table)
     out.print(
-        f"Means of {found.trials:,} runs ± 95 %, δ = {found.delta:g}. ×limit: pulls divided by the "
+        f"Means of {counted(found.trials, 'run')} ± 95 %, δ = {found.delta:g}. ×limit: pulls divided by the "
         "information limit, for methods with a proof. wrong: wrong answers, and the upper end of the exact "
         "95 % interval of their rate; keeps δ: whether that interval shows a rate of at most δ. "
         f"Seed {found.seed}.",
         style="dim",
     )
-    if found.left_out:
-        out.print(f"{len(found.left_out)} pairs were not run; the page and --json say why.", style="dim")
+    for line in not_run(found):
+        out.print(safe(line), style="dim", soft_wrap=True)
+
+
+def not_run(found: Arena) -> list[str]:
+    """What was left out and why: methods that share the reason and the instances share a line."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for one in found.left_out:
+        places.setdefault((one.method, one.why), []).append(one.instance)
+    methods: dict[tuple[str, ...], list[str]] = {}
+    for (method, why), those in places.items():
+        methods.setdefault((why, *those), []).append(method)
+    return [
+        f"not run: {listed(names, 4)} on {listed(list(those), 4)}: {why}"
+        for (why, *those), names in methods.items()
+    ]
 
 
 def show_choices(entrants: Sequence[Entrant], instances: Mapping[str, Instance]) -> None:

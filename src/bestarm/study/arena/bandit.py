@@ -107,7 +107,20 @@ class Bandit:
         return [(j, k, rows[j][k]) for j, k in np.argwhere(np.isnan(self._p)).tolist()]
 
     def one(self, rng: np.random.Generator, arm: Ints) -> tuple[Floats, Ints]:
-        """One pull per entry of the option `arm`: the rewards, and the row of `models` that paid each."""
+        """One pull per entry of `arm`.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Draws the rewards.
+        arm : array of int
+            The options to pull.
+
+        Returns
+        -------
+        tuple of two arrays
+            The rewards, and the row of `models` that paid each of them.
+        """
         sites, k = self._p.shape
         where = rng.integers(sites, size=arm.shape) if sites > 1 else np.zeros_like(arm)
         at = where * k + arm if sites > 1 else arm
@@ -119,7 +132,20 @@ class Bandit:
         return rewards, where
 
     def batch(self, rng: np.random.Generator, times: Ints) -> tuple[Floats, Ints]:
-        """Sums of `times` pulls of each option, by row; and the pulls by row and site."""
+        """Several pulls of each option at once.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Draws the rewards.
+        times : array of int
+            The number of pulls: one row per trial, one column per option.
+
+        Returns
+        -------
+        tuple of two arrays
+            The sums of the rewards, in the shape of `times`, and the pulls by row and site.
+        """
         if self.question == ANYWHERE:
             sums = self._sums(rng, times, 0)
             return sums, self.by_site(times)
@@ -165,7 +191,18 @@ class Bandit:
         return np.asarray(times @ (self.site[:, None] == np.arange(len(self.clients))).astype(np.int64))
 
     def steps(self, load: Ints) -> Ints:
-        """The time for pulls by row and site: a site's clients share them, and all pull in parallel."""
+        """The time that pulls take: a site's clients share them, and all pull in parallel.
+
+        Parameters
+        ----------
+        load : array of int
+            The pulls by row and site.
+
+        Returns
+        -------
+        array of int
+            The time of each row.
+        """
         return np.asarray((-(-load // self.clients)).max(axis=1))
 
     def round_steps(self, left: Mask) -> Ints:
@@ -197,6 +234,17 @@ class Pulls:
 
     `n` and `s` are the pulls and the sum of the rewards of each option, by row; `mean` is their quotient. A
     kernel pulls with ``everything`` and ``pull`` and ends trials with ``stop``, which shrinks all arrays.
+
+    Parameters
+    ----------
+    bandit : Bandit
+        The options.
+    rng : numpy.random.Generator
+        Draws the rewards.
+    trials : int
+        How many trials there are.
+    most : int
+        Trials end undecided after so many pulls.
     """
 
     def __init__(self, bandit: Bandit, rng: np.random.Generator, trials: int, most: int) -> None:
@@ -232,7 +280,15 @@ class Pulls:
         self.time += int(self.bandit.round_steps(np.ones((1, self.bandit.k), dtype=bool))[0])
 
     def pull(self, first: Ints, second: Ints | None = None) -> None:
-        """Pull one option, or two different ones, per row, in one round."""
+        """Pull one option, or two different ones, per row, in one round.
+
+        Parameters
+        ----------
+        first : array of int
+            An option for each row.
+        second : array of int, optional
+            Another option for each row.
+        """
         self._add(first)
         self.rounds += 1
         self.time += 1
@@ -258,6 +314,13 @@ class Pulls:
 
     def stop(self, done: Mask, answer: Ints) -> Mask | None:
         """End the trials in `done` with these answers, and all others undecided if too many pulls were made.
+
+        Parameters
+        ----------
+        done : array of bool
+            The rows to end.
+        answer : array of int
+            The option that each row answers; only those of the rows to end are used.
 
         Returns
         -------
@@ -286,7 +349,15 @@ class Pulls:
 
 
 class Outcome:
-    """What the trials of a kernel came to."""
+    """What the trials of a kernel came to.
+
+    Parameters
+    ----------
+    bandit : Bandit
+        The options.
+    trials : int
+        How many trials there are.
+    """
 
     def __init__(self, bandit: Bandit, trials: int) -> None:
         self.bandit = bandit
@@ -304,13 +375,33 @@ class Outcome:
         up: int | Ints,
         down: int | Ints,
     ) -> None:
-        """Record trials: the answer (−1 if undecided), rounds, time, pulls by site, and bits up and down."""
+        """Record the results of some trials.
+
+        Parameters
+        ----------
+        trial : array of int
+            The numbers of the trials.
+        answer : array of int
+            The option that each of them named; −1 if undecided.
+        rounds, time : int or array of int
+            What each of them took.
+        load : array of int
+            The pulls by trial and site.
+        up, down : int or array of int
+            The bits from and to the clients.
+        """
         self.answer[trial], self._load[trial] = answer, load
         for name, values in (("rounds", rounds), ("time", time), ("up", up), ("down", down)):
             self._numbers[name][trial] = values
 
     def columns(self) -> Columns:
-        """The columns of a study, without `correct`."""
+        """The columns of a study, without `correct`.
+
+        Returns
+        -------
+        dict
+            The name of each column, and an array with one value per trial.
+        """
         decided = self.answer >= 0
         names = np.array(self.bandit.names, dtype=object)
         pulls = self._load.sum(axis=1)

@@ -41,7 +41,8 @@ class Baseline:
     refuse : callable
         ``refuse(bandit)``: why it can't run on this problem; empty if it can.
     headline : bool
-        False if a formula was written from memory because its source could not be read.
+        False if a formula is from memory, since its source could not be read, or the method is a variant
+        of ours.
     """
 
     name: str

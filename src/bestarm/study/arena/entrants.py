@@ -17,6 +17,7 @@ from bestarm.errors import InputError
 from bestarm.problem.instances import ANYWHERE, Instance
 from bestarm.problem.problem import Problem
 from bestarm.protocol.kernel import Columns
+from bestarm.protocol.options import make
 from bestarm.protocol.registry import METHODS, Method
 from bestarm.simulate.identify import prepare
 from bestarm.study.arena.bandit import Bandit
@@ -100,6 +101,13 @@ class Entrant:
         return _method_cell(self.method, keys, instance, {**self.options, "delta": delta})
 
     @property
+    def has_name(self) -> bool:
+        """Whether its label names it on the command line: not if it was given as an object of its own."""
+        if self.baseline:
+            return known().get(self.label) is self.baseline
+        return self.method is METHODS.get(self.label.split(":")[0])
+
+    @property
     def takes_coins(self) -> bool:
         """Whether rewards other than 0/1 are turned into coins."""
         return bool(self.baseline.coins if self.baseline else self.method and self.method.coins)
@@ -168,6 +176,7 @@ def _of_method(label: str, method: Method, options: dict[str, object]) -> Entran
         if key not in method.options.__dataclass_fields__ or key == "delta":
             settable = [name for name in method.options.__dataclass_fields__ if name != "delta"]
             raise InputError(f'"{label}": key "{key}" can\'t be set', fix=nearest(key, settable))
+    make(method.options, options, where=f'"{label}"')
     return Entrant(label, title, method.proof, method.summary, method=method, options=options)
 
 

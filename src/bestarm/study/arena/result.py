@@ -14,9 +14,11 @@ import msgspec
 
 from bestarm.errors import InputError
 from bestarm.util import files
+from bestarm.util.text import counted
 
 COSTS = ("pulls", "longest", "rounds", "time", "bits_up", "bits_down")
 FORMAT = 1
+FILE = "arena.json"
 
 
 class Mean(msgspec.Struct, frozen=True):
@@ -57,7 +59,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
     `errors` counts wrong answers, `error` is the exact 95 % interval of their rate, and `keeps` says whether
     it shows that the rate is at most δ: "yes", "no", or "open". `over_limit` is the mean number of pulls
-    divided by the limit, where the limit applies.
+    divided by the limit, where the limit applies. `command` gives the same numbers; it is empty if the method
+    or the instance was given in Python only.
     """
 
     method: str
@@ -105,6 +108,29 @@ class LeftOut(msgspec.Struct, frozen=True):
 class Arena(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an arena: ``scores`` has one row per entrant and instance.
 
+    Parameters
+    ----------
+    delta : float
+        The error probability.
+    trials : int
+        Runs of each method on each instance.
+    seed : int
+        Gives the same numbers again.
+    most : int
+        Pulls after which a baseline's run ends undecided.
+    version : str
+        Version of bestarm.
+    entries : tuple of Entry
+        Methods and baselines.
+    grounds : tuple of Ground
+        Instances.
+    scores : tuple of Score
+        One per method and instance.
+    left_out : tuple of LeftOut
+        Pairs that were not run.
+    format : int
+        Version of this format.
+
     Examples
     --------
     >>> import bestarm as ba
@@ -127,11 +153,29 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
 
     def __repr__(self) -> str:
-        pairs = f"{len(self.entries)} methods on {len(self.grounds)} instances"
-        return f"Arena({pairs}, {self.trials:,} runs of each, seed {self.seed})"
+        pairs = f"{counted(len(self.entries), 'method')} on {counted(len(self.grounds), 'instance')}"
+        return f"Arena({pairs}, {counted(self.trials, 'run')} of each, seed {self.seed})"
 
     def score(self, method: str, instance: str) -> Score:
-        """The score of an entrant on an instance; InputError if it was not run."""
+        """The score of an entrant on an instance.
+
+        Parameters
+        ----------
+        method : str
+            The entrant's label, such as "bet:prefer=pulls".
+        instance : str
+            The name of the instance.
+
+        Returns
+        -------
+        Score
+            The costs and errors.
+
+        Raises
+        ------
+        InputError
+            If this pair was not run.
+        """
         for score in self.scores:
             if (score.method, score.instance) == (method, instance):
                 return score
@@ -139,12 +183,36 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
         raise InputError(f"{method} was not run on {instance}" + (f": {why[0]}" if why else ""))
 
     def on(self, instance: str) -> list[Score]:
-        """The scores on an instance, fewest pulls first; those that did not solve it last."""
+        """The scores on an instance, fewest pulls first; those that did not solve it last.
+
+        Parameters
+        ----------
+        instance : str
+            The name of the instance.
+
+        Returns
+        -------
+        list of Score
+            One per entrant that was run on it.
+        """
         found = [score for score in self.scores if score.instance == instance]
         return sorted(found, key=lambda score: (not score.solved, score.pulls.mean))
 
     def front(self, instance: str, x: str = "rounds", y: str = "pulls") -> list[Score]:
-        """The scores on an instance that no other beats in both costs; by the first cost."""
+        """The scores on an instance that no other beats in both costs.
+
+        Parameters
+        ----------
+        instance : str
+            The name of the instance.
+        x, y : str
+            Two costs, such as "rounds" and "pulls".
+
+        Returns
+        -------
+        list of Score
+            The front, from the least cost `x` to the least cost `y`.
+        """
         found = [score for score in self.scores if score.instance == instance and score.solved]
         ranked = sorted(found, key=lambda score: (score.cost(x).mean, score.cost(y).mean))
         front: list[Score] = []
@@ -159,6 +227,18 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
         The share of instances with a ratio of at most τ is the performance profile of Dolan and Moré (2002).
         An instance that the entrant did not solve (a run stayed undecided, or too many were wrong), or can't
         run, has no ratio.
+
+        Parameters
+        ----------
+        cost : str
+            A cost, such as "pulls".
+        instances : sequence of str
+            The names of the instances.
+
+        Returns
+        -------
+        dict
+            The ratios of each entrant, from the smallest to the largest.
         """
         ratios: dict[str, list[float]] = {}
         for name in instances:
@@ -169,11 +249,23 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
         return {label: sorted(found) for label, found in ratios.items()}
 
     def to_json(self) -> bytes:
-        """The arena as JSON, indented so that changes can be compared."""
+        """The arena as JSON, indented so that changes can be compared.
+
+        Returns
+        -------
+        bytes
+            What ``load`` reads.
+        """
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
     def to_csv(self) -> str:
-        """One row per entrant and instance."""
+        """One row per entrant and instance.
+
+        Returns
+        -------
+        str
+            A CSV table.
+        """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         head = ["method", "instance", "trials", "undecided", "errors"]
@@ -207,7 +299,7 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
         InputError
             If the file can't be read, or is not that of an arena.
         """
-        path = Path(path) / "arena.json" if Path(path).is_dir() else Path(path)
+        path = Path(path) / FILE if Path(path).is_dir() else Path(path)
         try:
             found = msgspec.json.decode(path.read_bytes(), type=Arena)
         except OSError as error:
@@ -237,7 +329,7 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        files.write(folder / "arena.json", self.to_json())
+        files.write(folder / FILE, self.to_json())
         files.write(folder / "cells.csv", self.to_csv().encode())
         return self.report(folder / "index.html")
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import lru_cache
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
 
 from bestarm.errors import InputError
-from bestarm.problem.instances import ANYWHERE, OVERALL, Instance
+from bestarm.problem.instances import ANYWHERE, INSTANCES, OVERALL, Instance
 from bestarm.problem.instances import instance as instance_named
 from bestarm.problem.problem import Problem
 from bestarm.protocol.kernel import Columns
@@ -22,14 +23,14 @@ from bestarm.stats.intervals import binomial_interval, mean_interval
 from bestarm.stats.limit import limit
 from bestarm.study.arena.baseline import Baseline
 from bestarm.study.arena.entrants import Entrant, chosen
-from bestarm.study.arena.result import Arena, Entry, Ground, LeftOut, Mean, Score
+from bestarm.study.arena.result import FILE, Arena, Entry, Ground, LeftOut, Mean, Score
 from bestarm.study.cells import Cell, Runnable
 from bestarm.study.limits import _why_no_limit
 from bestarm.study.study import StudyProgress, _Log, run_cells
 from bestarm.study.trials import Trials
 from bestarm.util.disk_errors import write_error
 from bestarm.util.seeds import check_seed
-from bestarm.util.text import shorten
+from bestarm.util.text import counted, shorten
 from bestarm.version import __version__
 
 HEADLINE = (
@@ -44,6 +45,7 @@ COLUMN_OF = {
     "bits_up": "bits_up",
     "bits_down": "bits_down",
 }
+FROM_FILE = "from a scenario file"
 MOST = 1_000_000  # pulls of a baseline's run
 Instances = Sequence[str | Instance] | Mapping[str, Problem]
 
@@ -99,7 +101,7 @@ def arena(
     Raises
     ------
     InputError
-        If an argument is invalid, or nothing can be run.
+        If an argument is invalid, nothing can be run, or `out` has a result that this one would not contain.
     StudyInterrupted
         On Ctrl-C.
 
@@ -110,7 +112,7 @@ def arena(
     >>> for score in found.on("zipf"):
     ...     print(score.method, round(score.over_limit, 1), score.errors)
     fisher 7.2 0
-    kl-lucb 16.3 0
+    kl-lucb 13.7 0
     >>> found.left_out[0].why
     'needs sites that all have the same options. Expected one group, or question = "overall".'
     """
@@ -125,6 +127,9 @@ def arena(
     cells = [cell for _, _, cell in pairs]
     log = _Log(_folder(out) / "trials.csv", resume) if out is not None else None
     seed = check_seed(log.seed if log and seed is None else seed)
+    if log:
+        asked = {(who.label, where.name) for who, where, _ in pairs}
+        _demand_no_more(log.out.parent, asked, (float(delta), seed, most), trials)
     log = log and log.begun(cells, trials, seed)
     varied = ("method", "instance")
     columns = run_cells(cells, trials, seed, varied, executor, workers, log, watch)
@@ -165,6 +170,23 @@ def _check(delta: object, trials: object, workers: object, most: object) -> None
             raise InputError(f"{name} = {value!r} can't be used", expected="a whole number of at least 1")
 
 
+def _demand_no_more(
+    folder: Path, asked: set[tuple[str, str]], fixed: tuple[float, int, int], trials: int
+) -> None:
+    """InputError if a folder has a result that this arena would not contain."""
+    if not (folder / FILE).is_file():
+        return
+    before = Arena.load(folder)
+    lost = {(score.method, score.instance) for score in before.scores} - asked
+    if lost or (before.delta, before.seed, before.most) != fixed or before.trials > trials:
+        raise InputError(
+            f"the folder has another result: {counted(len(before.scores), 'pair')} of a method and an "
+            f"instance, {counted(before.trials, 'run')} of each, δ = {before.delta:g}, seed {before.seed}",
+            where=str(folder),
+            fix="Choose another folder, or remove this one",
+        )
+
+
 def _folder(out: str | Path) -> Path:
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
@@ -196,7 +218,7 @@ def _instance(given: str | Instance) -> Instance:
     if isinstance(given, Instance):
         return given
     if isinstance(given, str) and given.endswith(".toml"):
-        return _of_problem(given, load(given), "from a scenario file")
+        return _of_problem(given, load(given), FROM_FILE)
     return instance_named(given)
 
 
@@ -289,16 +311,20 @@ def _mean(values: Any) -> Mean:
 
 def _limited(who: Entrant, cell: Runnable, undecided: int) -> bool:
     """Whether the limit on pulls applies: only to methods that keep δ, on 0/1 rewards or coins."""
+    if not who.proof:
+        return False
     if isinstance(cell, Cell):
         return not _why_no_limit(cell.problem, cell.method, cell.options, undecided, "")
     binary = all(group.binary for group in cell.problem.layout.groups)
-    return bool(who.proof) and not undecided and binary
+    return not undecided and binary
 
 
 def _command(who: Entrant, where: Instance, delta: float, trials: int, seed: int, most: int) -> str:
-    """The command that gives the same numbers."""
+    """The command that gives the same numbers; empty if it can't name the method or the instance."""
+    if not (who.has_name and (INSTANCES.get(where.name) is where or where.about == FROM_FILE)):
+        return ""
     limited = f" --most {most}" if most != MOST else ""
     return (
-        f"bestarm arena --methods {who.label} --instances {where.name} --delta {delta:g} --trials {trials} "
-        f"--seed {seed}{limited}"
+        f"bestarm arena --methods {quote(who.label)} --instances {quote(where.name)} "
+        f"--delta {float(delta)!r} --trials {trials} --seed {seed}{limited}"
     )

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import xlogy
 
 from bestarm.protocol.decisions import Floats, Ints
 
@@ -66,6 +65,8 @@ def evidence(n: Ints, sums: Floats, leader: Ints) -> Floats:
 
 
 def _h(x: Floats) -> Floats:
+    from scipy.special import xlogy  # a quarter of a second to import
+
     return np.asarray(xlogy(x, x))
 
 
