@@ -57,6 +57,7 @@ LONG = (
     "evidence.md",
     "experiments.md",
     "federation-howto.md",
+    "federation-nats.md",
     "federation.md",
     "figures.md",
     "mesh-howto.md",

@@ -9,6 +9,7 @@ import pytest
 from docs import fields
 
 import bestarm as ba
+from bestarm.graphs.generators import complete
 from bestarm.problem.csv_data import DATA_KEYS
 from bestarm.problem.question import KEYS as QUESTION_KEYS
 from bestarm.protocol.registry import METHODS
@@ -17,6 +18,7 @@ from bestarm.scenario import load
 SCHEMAS = {
     "records": (ba.record_schema()["$defs"], fields.record_fields, fields.MEANINGS),
     "evidence": (fields.evidence_schema(), fields.evidence_fields, fields.EVIDENCE),
+    "json": (fields.output_parts(), fields.output_fields, fields.OUTPUT_FIELDS),
 }
 
 
@@ -40,6 +42,27 @@ def test_no_meaning_is_kept_for_a_field_that_is_gone(page):
     schema, _, meanings = SCHEMAS[page]
     for part, known in meanings.items():
         assert set(known) <= set(schema[part]["properties"]), part
+
+
+def test_the_fields_of_plain_objects_in_a_record_are_named():
+    liars = [ba.Adversary("g1", "not-a-number", 1), ba.Adversary("g2", "extreme", 2)]
+    problem = ba.Problem.bernoulli([[0.9, 0.3], [0.75, 0.2]], clients=3)
+    network = ba.Network(complete(6), delay=5)
+    crowd = ba.Problem.bernoulli([[0.9, 0.3], [0.75, 0.2]], clients=5)
+    records = [
+        ba.identify(problem, "robust-fed-sel", byzantine=1, seed=1, adversaries=liars),
+        ba.identify(problem, "p2p", network=network, seed=1),
+        ba.identify(
+            crowd, "bet", delta=0.1, byzantine=1, seed=7, adversaries=[ba.Adversary("g1", "extreme", 3)]
+        ),
+    ]
+    page = fields.record_fields()
+    for field in ("proven_faulty", "warnings", "adversaries", "network", "problem"):
+        (row,) = re.findall(rf"^\| `{field}` \|.*$", page, re.MULTILINE)
+        found = [getattr(record, field) for record in records if getattr(record, field)]
+        assert found, field
+        for plain in [one for value in found for one in (value if isinstance(value, list) else [value])]:
+            assert [key for key in plain if f"`{key}`" not in row] == [], field
 
 
 @pytest.mark.parametrize(

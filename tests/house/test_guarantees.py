@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from docs.promises import folded
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -231,3 +232,14 @@ def test_a_promise_without_support_is_detected(tmp_path, row, said):
 def test_a_table_without_the_columns_is_detected():
     with pytest.raises(AssertionError, match="a table without"):
         list(promises("| promise | status |\n|---|---|\n| it is so | proved |\n"))
+
+
+def test_the_page_that_is_shown_folds_the_names_of_all_tests():
+    text = PAGE.read_text(encoding="utf-8")
+    made = folded(text)
+    for promise in promises(text):
+        (row,) = made.splitlines()[promise.line - 1 : promise.line]
+        fold = re.search(r"<details><summary>[^<]+</summary>(.*)</details> \|$", row)
+        names = re.findall(r"<code>([^<]+)</code>", fold[1]) if fold else []
+        assert sorted(names) == sorted(promise.tests + promise.files), promise.text
+        assert "`tests/" not in row

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from docs.promises import folded_cells
 from test_guarantees import ROOT, names, parse, rows
 
-PAGE = ROOT / "docs" / "operations.md"
+PAGE = ROOT / "docs" / "accidents.md"
 HERE = ROOT / "tests" / "deploy" / "federation"  # the page says so
 HEAD = ["attack or accident", "before", "now", "test"]
 
@@ -52,8 +53,17 @@ def test_every_attack_names_tests_that_exist():
     found = list(attacks(PAGE.read_text(encoding="utf-8")))
     assert len(found) >= 30
     assert [
-        f"docs/operations.md:{line}: {complaint}" for line, code in found for complaint in complaints(code)
+        f"docs/accidents.md:{line}: {complaint}" for line, code in found for complaint in complaints(code)
     ] == []
+
+
+def test_the_page_that_is_shown_folds_the_names_of_all_tests():
+    text = PAGE.read_text(encoding="utf-8")
+    made = folded_cells(text).splitlines()
+    for line, code in attacks(text):
+        fold = re.search(r"\| <details><summary>[^<]+</summary>(.*)</details> \|$", made[line - 1])
+        assert fold, line
+        assert re.findall(r"<code>([^<]+)</code>", fold[1]) == code
 
 
 @pytest.mark.parametrize(

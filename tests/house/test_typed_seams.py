@@ -33,6 +33,7 @@ LOOSE = {
             "interval_promise",
             "exchange",
             "most_reports",
+            "peer_bounds",
         )
     },
     "protocol.registry.Method.audit_client": "of the method's own server or, for peers, its own options",

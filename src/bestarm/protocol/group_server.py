@@ -37,6 +37,15 @@ class GroupServer(RoundServer):
 
     A client that was dropped counts as silent: its earlier messages remain valid, and it is still one of the
     members of which f may lie. A group with too few other members is left out.
+
+    Parameters
+    ----------
+    layout : Layout
+        The groups, their arms and their clients.
+    wire : Arms
+        What both ends know without a message, for the codec.
+    byzantine : int
+        f, the largest number of liars in each group.
     """
 
     def __init__(self, layout: Layout, wire: Arms, byzantine: int) -> None:

@@ -149,6 +149,9 @@ class StateMachine(ABC):
             raise IllegalTransition(f"{type(self).__name__} can't become {state} while {self._state}")
         self._state = state
 
+    def forget(self) -> None:  # noqa: B027 (most machines keep little)
+        """Forget what only the certificate needs. A driver with a journal can replay it for the record."""
+
     @abstractmethod
     def _handle(self, event: Event) -> list[Action]:
         """Handle an event that the table lists."""
@@ -188,6 +191,9 @@ class ClientMachine(Machine, Protocol):
     @property
     def stoppable(self) -> bool:
         """Whether the client can send a message that it makes no more pulls."""
+
+    def forget(self) -> None:
+        """Forget what only the certificate needs. A driver with a journal can replay it for the record."""
 
     def local(self) -> dict[str, Any]:
         """The client's part of the certificate, as plain values."""

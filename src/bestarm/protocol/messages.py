@@ -82,7 +82,15 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Onward:
-    """The groups that are still active: one bit each, group 0 first (erratum 21: bits, no threshold)."""
+    """The groups that are still active: one bit each, group 0 first (erratum 21: bits, no threshold).
+
+    Parameters
+    ----------
+    bits : int
+        The bits as one number.
+    groups : int
+        The number of groups.
+    """
 
     bits: int
     groups: int
@@ -105,7 +113,13 @@ class Onward:
 
 @dataclass(frozen=True)
 class Final:
-    """The end of the run, with the winner's group and arm; both are None if undecided."""
+    """The end of the run.
+
+    Parameters
+    ----------
+    group, arm : int or None
+        The winner's group and arm; both are None if undecided.
+    """
 
     group: int | None
     arm: int | None

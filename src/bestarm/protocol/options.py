@@ -32,7 +32,25 @@ def option(
 ) -> T:
     """A field of an options class.
 
-    `unset` describes what a default of None means; `scaled` says that the value is in units of the rewards.
+    Parameters
+    ----------
+    default : object
+        The value if none is given.
+    help : str
+        The meaning, for the command line and the docs.
+    check : callable
+        ``check(value)`` says whether a value is valid.
+    expected : str
+        What a valid value is, for errors.
+    unset : str
+        What a default of None means.
+    scaled : bool
+        Whether the value is in units of the rewards.
+
+    Returns
+    -------
+    object
+        A field of a dataclass, typed as its default.
     """
     shown = unset if default is None else str(default)
     facts = {"help": help, "check": check, "expected": expected, "shown": shown, "scaled": scaled}

@@ -92,6 +92,10 @@ class Method:
     most_reports : callable
         ``most_reports(layout, options)``: how many reports of one peer the others accept, at least. An honest
         peer never sends more.
+    peer_bounds : callable
+        ``peer_bounds(part, layout, options, peer)``: bounds on the mean of each arm of each group, from an
+        honest peer's part of the certificate. All of them hold if the event does that makes the answer right.
+        Empty if it has none.
     row_text : callable
         ``row_text(row, place, arms)``: one round of the server's history for the group at `place` in that
         row, in words; `arms` are the names of its arms. Empty if the row's interval says it all.
@@ -150,6 +154,9 @@ class Method:
     interval_promise: Callable[[Any], str] = field(default=lambda options: "")
     exchange: Callable[[Any], str] = field(default=lambda options: "means")
     most_reports: Callable[[Layout, Any], int] = field(default=lambda layout, options: 0)
+    peer_bounds: Callable[[Mapping[str, Any], Layout, Any, str], Sequence[Sequence[tuple[float, float]]]] = (
+        field(default=lambda part, layout, options, peer: ())
+    )
     row_text: Callable[[Mapping[str, Any], int, Sequence[str]], str] = lambda row, place, arms: ""
     curse: float | None = None
     proof: str = ""

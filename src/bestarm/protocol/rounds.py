@@ -106,16 +106,16 @@ def refuse_small_groups(layout: Layout, options: Common, times: int, what: str) 
     for group in layout.groups:
         if len(group.clients) < least:
             raise InputError(
-                f'group "{group.name}" has {len(group.clients)} clients, too few for {what} to tolerate '
-                f"{counted(options.byzantine, 'liar')}",
+                f'group "{group.name}" has {counted(len(group.clients), "client")}, too few for {what} to '
+                f"tolerate {counted(options.byzantine, 'liar')}",
                 expected=f"at least {least} clients per group ({times}f + 1)",
                 fix=f"Set clients = {least}, or byzantine = {(len(group.clients) - 1) // times}",
             )
 
 
-def led(history: Sequence[Mapping[str, Any]], j: int) -> bool:
-    """Whether group j had the largest lower bound in a round in which other groups were dropped."""
-    return any(row["out"] and row["group"][_first(row["lower"])] == j for row in history)
+def led(history: Sequence[Mapping[str, Any]]) -> set[int]:
+    """The groups that had the largest lower bound in a round in which other groups were dropped."""
+    return {row["group"][_first(row["lower"])] for row in history if row["out"]}
 
 
 def _first(lower: Sequence[float]) -> int:
@@ -147,6 +147,8 @@ class RoundServer(StateMachine):
         self.events: list[list[Any]] = []
         self.said: list[bytes] = []  # broadcasts, for an audit that repeats the clients
         self.history: list[dict[str, Any]] = []
+        self._forgotten = 0  # rounds that are no longer in the history
+        self._led: set[int] = set()  # groups to which others lost in these rounds
         self.faulty: list[dict[str, Any]] = []
         self.warnings: list[dict[str, Any]] = []
         self.ignored = 0
@@ -157,7 +159,7 @@ class RoundServer(StateMachine):
     @property
     def rounds(self) -> int:
         """The number of completed rounds; the first reports count as one."""
-        return len(self.history)
+        return self._forgotten + len(self.history)
 
     @property
     @abstractmethod
@@ -261,6 +263,13 @@ class RoundServer(StateMachine):
         self.events.clear()
         self.said.clear()
 
+    def _forget_rounds(self) -> None:
+        """Forget all rounds but the last, in a method in which nothing bounds their number."""
+        past = self.history[:-1]
+        self._led |= led(past)
+        self._forgotten += len(past)
+        del self.history[:-1]
+
     def certificate(self) -> dict[str, Any]:
         """The server's part of the certificate: what it received, in order, and its conclusions by round."""
         return {"events": self.events, "rounds": self.history, "ignored": self.ignored}
@@ -299,7 +308,7 @@ class RoundServer(StateMachine):
 
     def _has_beaten(self, j: int) -> bool:
         """Whether arms of other groups may have lost to an arm of group j."""
-        return led(self.history, j)
+        return j in self._led or j in led(self.history)
 
     def _price_of_loss(self) -> str:
         """A note about δ for the case that arms have lost to a group that is left out later.

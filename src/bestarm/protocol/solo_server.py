@@ -15,7 +15,15 @@ from bestarm.protocol.rounds import Downlink, RoundServer
 
 
 class SoloServer(RoundServer):
-    """A server that trusts the one client of each group and waits for all of them."""
+    """A server that trusts the one client of each group and waits for all of them.
+
+    Parameters
+    ----------
+    layout : Layout
+        The groups, their arms and their clients.
+    wire : Arms
+        What both ends know without a message, for the codec.
+    """
 
     def __init__(self, layout: Layout, wire: Arms) -> None:
         super().__init__(layout, wire)

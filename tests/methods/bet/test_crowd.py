@@ -12,51 +12,10 @@ from hypothesis import strategies as st
 
 import bestarm as ba
 from bestarm.methods.bet.downlink import Renamed
-from bestarm.simulate.crowd_run import LEAST_CLIENTS, CrowdRun
-from bestarm.simulate.draw import Drawn
+from bestarm.simulate.crowd_run import LEAST_CLIENTS
 from bestarm.simulate.identify import crowd_of, identify, run_of
+from crowds import KINDS, both, problem_of
 from marking import examples
-
-
-def arm_of(rng, kind, mean):
-    """An arm with about this mean."""
-    rows = int(rng.integers(1, 200))
-    match kind:
-        case "coins":
-            return mean
-        case "beta":
-            return ba.Beta(8 * mean, 8 * (1 - mean))
-        case "recorded coins":
-            return ba.Recording(tuple((rng.random(rows) < mean).astype(float).tolist()))
-    return ba.Recording(tuple(rng.beta(8 * mean, 8 * (1 - mean), rows).tolist()))
-
-
-KINDS = ["coins", "beta", "recorded coins", "recorded numbers"]
-
-
-def problem_of(seed, kinds, groups):
-    rng = np.random.default_rng(seed)
-    means = [0.2, 0.5, 0.55, 0.8]
-    return ba.Problem.from_rewards(
-        {
-            f"g{j}": {
-                f"a{k}": arm_of(rng, kinds[int(rng.integers(len(kinds)))], float(rng.choice(means)))
-                for k in range(int(rng.integers(1, 5)))
-            }
-            for j in range(groups)
-        }
-    )
-
-
-def both(problem, options, seed):
-    """The records of the same run, of single machines and of a crowd."""
-    machines = run_of(problem, "bet", options, seed)
-    crowd = crowd_of(problem, "bet", options, least=1)
-    assert crowd is not None
-    together = CrowdRun(problem, "bet", options, seed, Drawn(problem, seed), crowd)
-    for run in (machines, together):
-        run.go()
-    return machines.record(), together.record()
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -69,7 +28,7 @@ def both(problem, options, seed):
 )
 def test_a_crowd_gives_the_record_of_single_machines(seed, kinds, groups, rounds, prefer):
     options = ba.Bet(delta=0.1, max_rounds=rounds, prefer=prefer)
-    machines, crowd = both(problem_of(seed, kinds, groups), options, seed)
+    machines, crowd = both(problem_of(seed, kinds, groups), "bet", options, seed)
     assert crowd == machines
     assert crowd.digest == machines.digest
 
@@ -82,7 +41,7 @@ def test_a_crowd_follows_the_second_naming_of_a_block(rows, monkeypatch):
     options = ba.Bet(delta=0.999, n1=1, q=1.5, max_rounds=10)
     with adversary():
         for seed in range(12):
-            machines, crowd = both(ba.Problem.bernoulli(rows), options, seed)
+            machines, crowd = both(ba.Problem.bernoulli(rows), "bet", options, seed)
             assert crowd == machines
     assert heard
 

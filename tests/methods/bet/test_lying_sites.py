@@ -16,7 +16,7 @@ from bestarm.methods.bet.sites.decisions import Block
 from bestarm.methods.bet.sites.ledger import Ledger
 from bestarm.methods.bet.sites.messages import Part, encode
 from bestarm.problem.question import certain_lead
-from bestarm.protocol.events import PatienceOver, Received
+from bestarm.protocol.events import Drop, PatienceOver, Received
 from bestarm.protocol.registry import method_for
 from bestarm.records.describe import nothing_promised
 from bestarm.simulate.lying_client import ATTACKS as KNOWN
@@ -150,6 +150,17 @@ def test_two_silent_sites_are_too_many():
         game.turn(name)
     game._server(game.server.handle(PatienceOver(0)))
     assert game.server.verdict.reason == "silence"
+
+
+def test_dropping_so_many_sites_that_no_lead_can_be_trusted_ends_the_run():
+    """With f = 1 of two sites lying, no lead decides, so the run would go on without end."""
+    game = Game(ba.Problem.from_rewards(sites(4, best=0.5)).asking("overall"), delta=1e-9, byzantine=1)
+    for name in game.clients:
+        game.turn(name)
+    game._server(game.server.handle(Drop("s3-1")))
+    assert game.server.verdict is None  # three are enough
+    game._server(game.server.handle(Drop("s2-1")))
+    assert (game.server.verdict.status, game.server.verdict.reason) == ("undecided", "silence")
 
 
 def test_a_site_that_sends_nonsense_is_convicted_and_the_run_goes_on():

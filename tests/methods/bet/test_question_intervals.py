@@ -40,10 +40,10 @@ def test_the_card_shows_the_leads_of_all_sites_and_states_one_alpha():
     card = answer_card(record)
     assert [lead.option for lead in card.site_leads] == ["US/B", "EU/A"]
     assert card.alpha == 0.05
-    assert "misses with probability at most 0.05, all of them together" in card.risk
+    assert "any interval of a right or open answer misses is at most 0.05" in card.risk
     keys = {"question": "each", "simultaneous": True, "delta": 0.1}
     together = answer_card(ba.identify(ba.Problem.from_rewards(ROWS), seed=1, **keys))
-    assert "any interval here misses: at most 0.15" in together.risk
+    assert "any interval here misses is at most 0.15" in together.risk
 
 
 def test_a_site_that_is_open_has_a_lead_that_may_be_negative():

@@ -532,6 +532,13 @@ def test_a_plan_says_which_method_is_the_default_among_liars(reward, default):
     assert not any("the default is" in text for text in peace.advice)
 
 
+@pytest.mark.parametrize(("clients", "liars", "least"), [(1, 1, 3), (3, 5, 11)])
+def test_a_plan_that_no_method_fits_says_how_many_clients_the_liars_make_necessary(clients, liars, least):
+    problem = Problem.bernoulli([[0.9], [0.2]], clients=clients)
+    with pytest.raises(InputError, match=f"too few for fisher to tolerate .*at least {least} clients"):
+        ba.plan(problem, byzantine=liars, trials=3, seed=1, workers=1)
+
+
 @pytest.mark.parametrize("rewards", [(0.9, 0.5), (GOOD, RATINGS)])
 @pytest.mark.parametrize("attack", [None, "extreme", "bury", "promote"])
 def test_a_trial_of_the_kernel_replays_through_the_machines(attack, rewards):

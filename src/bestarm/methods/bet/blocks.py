@@ -108,7 +108,10 @@ def refuse_question(layout: Layout, options: Bet) -> None:
     if options.margin and kind != "control":
         raise InputError(f'margin does not belong to question = "{kind}"', expected='question = "control"')
     if options.margin >= 1.0:
-        raise InputError("the margin is as wide as the range of the rewards", expected="a smaller margin")
+        raise InputError(
+            "the margin is as wide as the range of the rewards",
+            expected="a smaller margin, in the units of the rewards: 0.04 is 4 points of a success rate",
+        )
     names = {name for group in layout.groups for name in group.arms}
     if kind not in ("each", "anywhere") and len(names) < 2:
         raise InputError("there is only one option", expected="at least two options to compare")

@@ -39,6 +39,7 @@ METHOD = Method(
     phases=("Phase I", "Phase II"),
     trace=Trace,
     kernel=kernel_for,
+    curse=0.17,
     plan=FACTS,
     lies=LIES,
 )

@@ -72,6 +72,9 @@ class Client(ServedClient[Onward | Bound]):
         """Whether the client can send a message that it makes no more pulls."""
         return self.wire.stoppable
 
+    def forget(self) -> None:
+        del self.sent[:-1]
+
     def local(self) -> dict[str, Any]:
         """This client's part of the certificate: each elimination and each message, with its sums."""
         return {

@@ -155,6 +155,10 @@ class Server(SoloServer):
             gap = max(gap, float(self.upper[first] - self.lower[first]))
         return min(max(gap, 0.0), 1.0)
 
+    def forget(self) -> None:
+        super().forget()
+        self._forget_rounds()
+
     def certificate(self) -> dict[str, Any]:
         arms = [None if report is None else report.arm for report in self.reports]
         return {**super().certificate(), "arms": arms}

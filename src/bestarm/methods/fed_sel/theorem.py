@@ -40,6 +40,27 @@ class Bounds:
 
     All bounds hold together on the good event (every empirical mean is within its radius at all times), so
     with probability at least 1−δ. ∞ means that there is no bound: a tie, or more than 2⁵⁰ pulls.
+
+    Parameters
+    ----------
+    heterogeneity : Heterogeneity
+        The gaps of the problem.
+    delta : float
+        The error probability.
+    c : float
+        The factor in β = cα.
+    period : int
+        H, the pulls between two rounds.
+    radii : Radius
+        The confidence radius of each group.
+    least : array
+        m_i, a lower bound on t̄_i, the epochs of Phase I.
+    most : array
+        M_i, an upper bound on t̄_i.
+    phase1_least, phase1_most : array
+        Bounds on the pulls in Phase I.
+    rounds_of : array
+        An upper bound on R_i, the rounds of client i, including the Phase I report (erratum 4).
     """
 
     heterogeneity: Heterogeneity
@@ -48,15 +69,10 @@ class Bounds:
     period: int
     radii: Radius
     least: Floats
-    """m_i, a lower bound on t̄_i, the epochs of Phase I."""
     most: Floats
-    """M_i, an upper bound on t̄_i."""
     phase1_least: Floats
-    """A lower bound on the pulls in Phase I."""
     phase1_most: Floats
-    """An upper bound on the pulls in Phase I."""
     rounds_of: Floats
-    """An upper bound on R_i, the rounds of client i, including the Phase I report (erratum 4)."""
 
     @property
     def rounds(self) -> float:

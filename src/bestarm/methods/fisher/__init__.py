@@ -18,6 +18,7 @@ import dataclasses
 from bestarm.methods.fisher import pooled
 from bestarm.methods.fisher.audit import audit_client, good_event, pulls_of
 from bestarm.methods.fisher.client import Client, Exit
+from bestarm.methods.fisher.crowd import crowd_for
 from bestarm.methods.fisher.kernel import kernel_for
 from bestarm.methods.fisher.looks import MAX_LOOK, Looks, looks_of, next_look, price_of_loss, refuse, wire_of
 from bestarm.methods.fisher.options import PREFERENCES, Fisher
@@ -45,6 +46,7 @@ METHOD = Method(
     phases=("quiet looks", "later looks"),
     trace=Trace,
     kernel=kernel_for,
+    crowd=crowd_for,
     plan=FACTS,
     next_step=next_look,
     row_text=row_text,
@@ -61,6 +63,7 @@ METHOD = dataclasses.replace(
         pools=True,
         trace=pooled.Trace,
         kernel=pooled.kernel_for,
+        crowd=lambda layout, options: None,
         lies=pooled.LIES,
     ),
 )

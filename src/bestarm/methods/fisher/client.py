@@ -132,8 +132,7 @@ class Client(LookClient[LookDown]):
     def _drop_losers(self, rival: int, keep: int | None = None) -> None:
         """Drop the active arms that lose to a rival's sum at this look."""
         n, level = self.looks.size(self.look), self.looks.level(self.look)
-        sums = tuple(map(int, self.sums.tolist()))
-        lost = self.active & fisher_decisions.losers(sums, rival, n, level)
+        lost = self.active & fisher_decisions.loses(self.sums, rival, n, level)
         if keep is not None:
             lost[keep] = False
         for arm in np.flatnonzero(lost):

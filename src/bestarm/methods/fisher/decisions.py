@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -17,14 +15,6 @@ def loses(
 ) -> Mask:
     """Fed-Fisher's test: whether a sum of n coins is significantly lower than the rival's sum of m coins."""
     return rejects(sums, rival, n, level, m)
-
-
-@lru_cache(maxsize=1 << 14)
-def losers(sums: tuple[int, ...], rival: int, n: int, level: float) -> Mask:
-    """``loses`` for the arms of one client, remembered: of thousands of clients, many have the same sums."""
-    found = loses(sums, rival, n, level)
-    found.flags.writeable = False
-    return found
 
 
 def look_bin(total: ArrayLike, n: ArrayLike, bits: ArrayLike) -> Ints:

@@ -24,6 +24,7 @@ from __future__ import annotations
 from bestarm.methods import fed_sel
 from bestarm.methods.p2p.attacks import LIES
 from bestarm.methods.p2p.audit import audit_client
+from bestarm.methods.p2p.bounds import bounds_of
 from bestarm.methods.p2p.options import EXCHANGES, PeerToPeer, most_reports, refuse
 from bestarm.methods.p2p.peer import STEP, Peer
 from bestarm.methods.p2p.plan import FACTS
@@ -56,6 +57,8 @@ METHOD = Method(
     premise=lambda options: PREMISE if options.exchange == "means" else "",
     exchange=lambda options: options.exchange,
     most_reports=most_reports,
+    peer_bounds=bounds_of,
+    curse=0.02,
     plan=FACTS,
     lies=LIES,
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.methods import fed_sel
+from bestarm.methods.fed_sel import decisions as fed_sel_decisions
 from bestarm.methods.p2p.options import PeerToPeer
 from bestarm.problem.layout import Layout
 from bestarm.stats.radii import radius
@@ -22,6 +23,11 @@ def audit_client(part: Mapping[str, Any], layout: Layout, options: PeerToPeer, n
     rises = np.diff(sums, prepend=0.0)
     if not ((rises >= 0) & (rises <= np.diff(counts, prepend=0))).all():
         yield "has sums that are impossible for its number of rewards"
+    if "view" in part and len(counts):
+        own = fed_sel_decisions.interval(sums / counts, r.alpha(counts))
+        ends = float(own[0].max()), float(own[1].min())
+        if (part["view"]["lower"][j], part["view"]["upper"][j]) != ends:
+            yield "has other bounds on its own arm than its rewards give"
     pulls = sum(fed_sel.pulls_of(part, layout.arm_counts[j], options))
     if options.budget is not None and pulls > options.budget:
         yield "made more pulls than its budget allows"

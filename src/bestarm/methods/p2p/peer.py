@@ -115,7 +115,14 @@ class Peer(StateMachine):
             "sent": {"count": [n for n, _ in self.sent], "sum": [s for _, s in self.sent]},
             "faulty": self.faulty,
             "ignored": self.ignored,
+            **({"view": self._view()} if self.f and self.ticking else {}),
         }
+
+    def _view(self) -> dict[str, Any]:
+        """What it believes about the best arm of each arm-set, with its bounds; None where it has none."""
+        sides = {"lower": self.lower, "upper": self.upper}
+        ends = {key: [x if np.isfinite(x) else None for x in side.tolist()] for key, side in sides.items()}
+        return {"arm": self.arms.tolist(), **ends}
 
     def _handle(self, event: Event) -> list[Action]:
         match event:

@@ -56,7 +56,7 @@ METHODS = (
         "FedElim, global part",
         "FedElim (Reddy, Karthik, Tan, arXiv 2208.09215): elimination at 1, 2, 4, … pulls",
         FedElim,
-        "proved: docs, Rivals, FedElim",
+        "proved: docs, Other proofs, FedElim",
     ),
     _method(
         "fpe",
@@ -77,6 +77,6 @@ METHODS = (
         "Collaborative exploration, several rounds",
         "Collaborative exploration (Hillel et al., arXiv 1311.0800), several rounds",
         Collaborative,
-        "proved: docs, Rivals, Collaborative exploration",
+        "proved: docs, Other proofs, Collaborative exploration",
     ),
 )

@@ -46,6 +46,7 @@ METHOD = Method(
     axis="round",
     phases=("Phase I", "Phase II"),
     trace=fed_sel.Trace,
+    curse=0.12,
     plan=FACTS,
     lies=LIES,
 )

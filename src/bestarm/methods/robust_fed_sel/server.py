@@ -43,7 +43,9 @@ class Server(GroupServer):
         self.client_lower = np.full(clients, -np.inf)
         self.client_upper = np.full(clients, np.inf)
         self.torn = np.zeros(clients, dtype=bool)  # has sent disjoint intervals
-        self.told: list[list[tuple[int, float]]] = [[] for _ in range(clients)]  # (count, mean)
+        self.told: list[list[tuple[int, float]]] = [[] for _ in range(clients)]  # (count, mean): audit
+        self.times = [0] * clients  # how often each has told a count
+        self.first_count, self.last_count = [0] * clients, [0] * clients
         self.most = 0  # samples that the rounds so far can have added to those of a report
         self.lower, self.upper = np.full(groups, -np.inf), np.full(groups, np.inf)
 
@@ -69,11 +71,11 @@ class Server(GroupServer):
                 if self.vote[i] < 0:  # this proves nothing: its report may have been lost
                     self.bits_up += bits
                     return
-                before = self.told[i]
-                if len(before) > self.round:
+                if self.times[i] > self.round:
                     raise Malformed("more replies than there were rounds")
-                if not before[-1][0] < count <= before[0][0] + self.most:
-                    raise Malformed(f"{count} samples after {before[-1][0]}, which no round asked for")
+                before = self.last_count[i]
+                if not before < count <= self.first_count[i] + self.most:
+                    raise Malformed(f"{count} samples after {before}, which no round asked for")
                 bits_of_bin = int(fed_sel_decisions.precision(alpha(count)))
                 said = exact if index is None else decisions.bin_centre(index, bits_of_bin)
                 self._take_interval(i, j, count, said)
@@ -96,6 +98,9 @@ class Server(GroupServer):
                 self._warn(j, f"the intervals of {self.layout.clients[i]} contradict each other")
         self.client_lower[i], self.client_upper[i] = lower, upper
         self.told[i].append((count, float(mean)))
+        self.first_count[i] = self.first_count[i] if self.times[i] else count
+        self.last_count[i] = count
+        self.times[i] += 1
 
     def _elect(self, i: int, j: int) -> None:
         """Count a new vote."""
@@ -219,7 +224,7 @@ class Server(GroupServer):
     def _note(self, stay: decisions.Mask, rows: list[tuple[int, int, int]]) -> None:
         """Add this round's row to the certificate: bounds of the active groups, and the dropped groups."""
         groups = np.flatnonzero(self.active)
-        counts = [max((t[-1][0] for t in self.told[self.members[j]] if t), default=0) for j in groups]
+        counts = [max(self.last_count[self.members[j]]) for j in groups]
         lower, upper = self.lower[groups], self.upper[groups]
         self.history.append(
             {
@@ -245,6 +250,12 @@ class Server(GroupServer):
         if not np.isfinite(self.upper[self.active]).all() or reason in ("votes", "tie", "contradiction"):
             return None
         return min(max(float(fed_sel_decisions.shortfall(self.lower, self.upper, self.active)), 0.0), 1.0)
+
+    def forget(self) -> None:
+        super().forget()
+        self._forget_rounds()
+        for told in self.told:
+            told.clear()
 
     def certificate(self) -> dict[str, Any]:
         return {**super().certificate(), "arms": [None if arm < 0 else int(arm) for arm in self.arm]}

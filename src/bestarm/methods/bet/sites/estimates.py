@@ -1,9 +1,10 @@
 """Estimates for the answers of a question: values of best options, their leads, and leads over a control.
 
 Their intervals hold at the stopping time, if means do not change. Together those of all answers that are
-right miss with probability at most α/2; the other half of α is for the other options, see
-``records.estimates``. Where sites may lie, they are about the honest ones, and hold whatever f sites report
-(docs/questions-proofs.md, "The intervals").
+right miss with probability at most α/2. The other half of α is for the intervals of all cells, which hold
+at the same time (``records.estimates``), so the shorter ends of both count here. Where sites may lie, the
+intervals are about the honest ones, and hold whatever f sites report (docs/questions-proofs.md, "The
+intervals").
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from bestarm.stats.pairs import PlayedPairs
 from bestarm.stats.sums import Sums
 
 Pair = tuple[int | None, int | None]
+Ends = tuple[float, float]
 EVEN = 0.5  # an estimate that is the same at all sites
 MOST_TERMS = 1 << 22  # of one evaluation: blocks × clients × stakes
 
@@ -68,7 +70,8 @@ def _best(answer: Answer, race: Race, ledger: Ledger, closed: Sequence[Closed], 
         return answer
     leads = {k: bounds.lead(option, k) for k in rivals}
     rivals.sort(key=leads.__getitem__)
-    low, high = bounds.least_lead(option, rivals, alpha / (2 * len(rivals)))
+    found = bounds.least_lead(option, rivals, alpha / (2 * len(rivals)))
+    low, high = _both(found, bounds.lead_of_cells(option, rivals))
     low, high = max(low, 0.0), max(high, 0.0)  # it is the best, or the answer is wrong
     lead = min(max(leads[rivals[0]], low), high)
     return replace(answer, over=names[rivals[0]], lead=lead, lead_interval=(low, high))
@@ -83,13 +86,20 @@ def _over_control(answer: Answer, ledger: Ledger, closed: Sequence[Closed], alph
     if not race.offered[option]:
         return answer
     bounds = _Bounds(ledger, closed, race.clients, race.weights)
-    low, high = bounds.least_lead(option, [race.control], alpha)
+    found = bounds.least_lead(option, [race.control], alpha)
+    low, high = _both(found, bounds.lead_of_cells(option, [race.control]))
     # An answer that is right narrows the interval down; together they fail with probability at most δ + α.
     margin = race.margin
     ends = {"better": (margin, 1.0), "worse": (-1.0, -margin), "within": (-margin, margin)}
     least, most = ends.get(answer.answer, (-1.0, 1.0))
     interval = (max(low, least), min(high, most))
     return replace(answer, value=bounds.lead(option, race.control), interval=interval)
+
+
+def _both(ends: Ends, others: Ends) -> Ends:
+    """The values in two intervals; the first interval if there are none."""
+    low, high = max(ends[0], others[0]), min(ends[1], others[1])
+    return (low, high) if low <= high else ends
 
 
 @dataclass(frozen=True)
@@ -121,7 +131,7 @@ class _Bounds:
         share, total = np.sum(parts[self.faults : len(parts) - self.faults], axis=0)
         return float(total / share)
 
-    def value(self, option: int, alpha: float) -> tuple[float, tuple[float, float]]:
+    def value(self, option: int, alpha: float) -> tuple[float, Ends]:
         """The value of an option, and its interval."""
         means, weights = self._means(option)
         offered = weights > 0
@@ -130,10 +140,35 @@ class _Bounds:
             place = (0, self.clients[offered], option)
             own, rounded = self.ledger.sums.at(place), self.ledger.rounded[place]
             ends = betting.intervals(*own.parts, alpha, rounded=rounded)
-            return value, (float(ends[0][0]), float(ends[1][0]))
-        low = self._bound((option, None), alpha / 2, (0.0, 1.0))
-        high = -self._bound((None, option), alpha / 2, (-1.0, 0.0))
+            found = float(ends[0][0]), float(ends[1][0])
+        else:
+            low = self._bound((option, None), alpha / 2, (0.0, 1.0))
+            found = low, -self._bound((None, option), alpha / 2, (-1.0, 0.0))
+        low, high = _both(found, self._of_cells(option))
         return min(max(value, low), high), (low, high)
+
+    @property
+    def whole(self) -> bool:
+        """Whether each site is one client, so that cells here are those of ``records.estimates``."""
+        return not self.faults and self.ledger.course.clients == len(self.ledger.course.layout.groups)
+
+    def _of_cells(self, option: int) -> Ends:
+        """The interval of a value that follows from those of its cells; they share α/2 with all cells."""
+        if not self.whole:
+            return 0.0, 1.0
+        course, place = self.ledger.course, (0, self.clients, option)
+        level = course.options.alpha / (2 * sum(course.layout.arm_counts))
+        own, rounded = self.ledger.sums.at(place), self.ledger.rounded[place]
+        ends = betting.intervals(*own.parts, level, rounded=rounded)
+        low, high = ((self.weights[self.clients, option] * end).sum() for end in ends)
+        return float(low), float(high)
+
+    def lead_of_cells(self, option: int, rivals: Sequence[int]) -> Ends:
+        """The interval of the least lead over some rivals that follows from those of all values."""
+        if not self.whole:
+            return -1.0, 1.0
+        own, others = self._of_cells(option), [self._of_cells(rival) for rival in rivals]
+        return own[0] - max(high for _, high in others), own[1] - max(low for low, _ in others)
 
     def lead(self, option: int, rival: int) -> float:
         """How far an option is ahead of another one."""
@@ -142,7 +177,7 @@ class _Bounds:
             return self._average(own - other, weight)
         return float((weight * own - against * other).sum())
 
-    def least_lead(self, option: int, rivals: Sequence[int], alpha: float) -> tuple[float, float]:
+    def least_lead(self, option: int, rivals: Sequence[int], alpha: float) -> Ends:
         """An interval for the least lead over some rivals, of which the first one is the closest.
 
         Each of them has alpha. A rival beyond the first is looked at only as far as it changes an end.
@@ -191,7 +226,8 @@ class _Bounds:
         for start in range(0, len(took), size):
             some = slice(start, start + size)
             before, now = (Sides(*(part[some] for part in parts)) for parts in (means, pulls))
-            yield Stacked(Played(before, now, *(side.at(some) for side in sides)), took[some])
+            up, down = (side.at(some) for side in sides)
+            yield Stacked(Played(before, now, up, down), took[some])
 
     def _rewards(self, option: int | None, view: Callable[[Block, tuple[Ints, ...]], Sums]) -> Sums:
         """The rewards of an option in all blocks, (blocks, clients)."""

@@ -374,7 +374,7 @@ class Server(RoundServer):
         self.exits, self.wealths = [], []
         for k in range(len(self.closed)):
             self._fold(k)
-        if not self.present.any():
+        if self._sites(self.present) <= 2 * self.f:  # also if nobody is left: no lead could be trusted
             return self._undecided("silence")
         return self._conclude() if self.closed and self.ledger.over[0] else self._advance()
 
