@@ -17,7 +17,7 @@ from bestarm.deploy.federation import files
 from bestarm.deploy.mesh import files as mesh_files
 from bestarm.deploy.mesh.node import Node
 from bestarm.deploy.pulling import Puller
-from bestarm.deploy.sources import FromCsv, FromPython
+from bestarm.deploy.sources import Exhausted, FromCsv, FromPython
 from bestarm.deploy.sources.base import Source, SourceFailed
 from bestarm.deploy.trial import Fresh, try_source
 from bestarm.graphs.generators import complete
@@ -30,6 +30,7 @@ from bestarm.protocol.registry import METHODS
 from bestarm.scenario.load import load
 from bestarm.simulate.identify import prepare
 from bestarm.study.plan import plan
+from command_line import bestarm
 from federations import Coins, Folds
 from marking import slow_but
 from rates import rate_exceeds
@@ -219,6 +220,70 @@ def test_a_record_of_recorded_rewards_shows_none_of_them(tmp_path):
     assert files_with(tmp_path, str(RAW)) == []
     assert hidden.means[0][0] is None
     assert record.problem["groups"][0]["rewards"] == [[None]]
+
+
+def test_a_record_of_private_real_rewards_has_no_seed(tmp_path):
+    """With the seed, the random numbers behind the answers are known, and answers tell more than ε allows."""
+    recorded = {"kind": "recording", "values": [0.0, 0.9, 1.0, 0.9] * 40}
+    for reward in (recorded, lambda rng: 0.75):
+        problem = Problem.from_rewards({"g": {"a": reward}, "h": {"b": 0.1}})
+        assert ba.identify(problem, "bet", seed=1).seed == 1
+        record = ba.identify(problem.private(2.0), "bet", seed=1)
+        assert record.seed is None
+        assert ba.verify(record).failures == ()
+    assert ba.identify(Problem.bernoulli([[0.9], [0.1]]).private(2.0), "bet", seed=1).seed == 1
+    record.save(tmp_path / "record.json")
+    done = bestarm("verify", tmp_path / "record.json", "--replay")
+    assert done.returncode == 2
+    assert "no seed in its record" in done.stderr
+
+
+def test_a_plan_of_hidden_rewards_asks_for_guessed_means():
+    problem = Problem.from_rewards({"g": {"a": {"kind": "recording", "values": [0.5, RAW]}, "b": 0.1}})
+    with pytest.raises(InputError, match="privacy hides the means"):
+        plan(problem.private(2.0), trials=4, seed=1, workers=1)
+
+
+@pytest.mark.parametrize("bad", [f"{RAW + 7}", f"x{RAW}"])
+@pytest.mark.parametrize("hidden", [True, False])
+def test_errors_about_a_scenario_s_data_do_not_show_rewards(tmp_path, bad, hidden):
+    first = "privacy = 2.0\n" if hidden else ""
+    keys = 'group = "site"\narm = "arm"\nreward = "reward"\nbounds = [0, 1]\n'
+    (tmp_path / "d.csv").write_text(f"site,arm,reward\nx,a,0.5\nx,b,0.5\nx,a,{bad}\n")
+    (tmp_path / "data.toml").write_text(f'{first}[data]\ncsv = "d.csv"\n{keys}')
+    quoted = bad if bad[0] != "x" else f'"{bad}"'
+    values = f"values = [0.5, {quoted}]"
+    (tmp_path / "arm.toml").write_text(
+        f'{first}[[group]]\nname = "g"\narms = {{ a = {{ kind = "recording", {values} }}, b = 0.1 }}\n'
+    )
+    for name in ("data.toml", "arm.toml"):
+        with pytest.raises(InputError) as caught:
+            load(tmp_path / name)
+        assert (bad[:5] in str(caught.value)) != hidden
+        assert ("not shown, for privacy" in str(caught.value)) == hidden
+
+
+def test_an_error_about_a_private_function_s_reward_does_not_show_it():
+    problem = Problem.from_rewards({"g": {"a": lambda rng: 7 + RAW, "b": 0.1}})
+    with pytest.raises(InputError, match=str(7 + RAW)):
+        ba.identify(problem, "bet", seed=1)
+    with pytest.raises(InputError, match="not shown, for privacy") as caught:
+        ba.identify(problem.private(2.0), "bet", seed=1)
+    assert str(RAW)[1:] not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [Exhausted, SourceFailed])
+def test_what_a_source_says_at_its_end_is_not_shown(kind):
+    """A client signs such words and sends them to the server."""
+
+    class Ends(Source):
+        async def _fetch(self, arm, times):
+            raise kind(f"the last reward was {RAW}")
+
+    for hidden in (None, Scale(privacy=1.0)):
+        with pytest.raises(kind) as caught:
+            asyncio.run(Ends("x", private=hidden).pull("a", 1))
+        assert (str(RAW) in str(caught.value)) == (hidden is None)
 
 
 async def pull_some(site, source):

@@ -33,6 +33,8 @@ class Rows:
     batch : ndarray of int or None
         For entries in order: what arrived together, such as rows with the same time, has the same number, and
         numbers never decrease. The order inside a batch means nothing. None: every entry arrived by itself.
+    percent : bool
+        Whether the table has percentages, which are read as shares: 12% as 0.12.
     """
 
     sites: tuple[str, ...]
@@ -44,6 +46,7 @@ class Rows:
     width: float = 0.0
     notes: tuple[str, ...] = ()
     batch: NDArray[np.int64] | None = None
+    percent: bool = False
 
     @property
     def total(self) -> int:
@@ -58,12 +61,8 @@ class Rows:
         >>> rows.counted().value.tolist(), rows.counted().count.tolist()
         ([1.0, 2.0], [1, 4])
         """
-        order = np.lexsort((self.value, self.option, self.site))
-        site, option, value = self.site[order], self.option[order], self.value[order]
-        new = np.ones(len(value), dtype=bool)
-        new[1:] = (np.diff(site) != 0) | (np.diff(option) != 0) | (np.diff(value) != 0)
-        first = np.flatnonzero(new)
-        count = np.add.reduceat(self.count[order], first) if len(first) else self.count[:0]
-        return replace(
-            self, site=site[first], option=option[first], value=value[first], count=count, batch=None
-        )
+        from bestarm.problem.tables.entries import Entries, merged  # imports this module
+
+        found = merged(Entries(np.array([self.site, self.option]), self.value, self.count))
+        site, option = found.codes
+        return replace(self, site=site, option=option, value=found.value, count=found.count, batch=None)

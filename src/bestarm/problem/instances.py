@@ -3,7 +3,7 @@ seed.
 
 ``instances()`` lists them, ``instance(name)`` returns one, and a scenario file names one with ``[problem]
 instance = "…"``. An instance carries the question that it is meant for: ``anywhere`` (which option of which
-site is best?) or ``overall`` (which option is best on the average over the sites, which share options by
+site is best?) or ``overall`` (which option is best on average over the sites, which share options by
 name?). The problem itself is a plain ``Problem`` in both cases.
 """
 
@@ -66,7 +66,7 @@ class Instance:
 
     @property
     def values(self) -> dict[str, float]:
-        """The value of each possible answer: a mean by full name, or by option the average over sites."""
+        """The value of each possible answer: a mean by full name, or by option average over sites."""
         layout, means = self.problem.layout, self.problem.means
         if self.question == ANYWHERE:
             pairs = ((layout.arm(j, a), mean) for j, row in enumerate(means) for a, mean in enumerate(row))
@@ -197,7 +197,9 @@ V5 = [0.55, 0.50, 0.48, 0.44, 0.40]
 LUCB = "Kalyanakrishnan, Tewari, Auer and Stone 2012 (from memory; public code has the same means)"
 TAS = "Garivier and Kaufmann 2016, section 6"
 TOP_TWO = "Garivier and Kaufmann 2016, section 6; Shang et al. 2020, from the first author's code"
+KL_LUCB = "Kaufmann and Kalyanakrishnan 2013 (from memory)"
 LIL = "Jamieson, Malloy, Nowak and Bubeck 2014 (from memory; scaled to 0.9)"
+LIL_SPARSE = "Jamieson, Malloy, Nowak and Bubeck 2014, from public code (there Gaussian, here 0/1)"
 FED_ELIM = "Reddy, Karthik and Tan 2023, from the authors' code"
 FPE = (
     "drawn as in Réda, Vakili and Kaufmann 2022, from the authors' code (there Gaussian with σ = 1, here 0/1)"
@@ -256,6 +258,12 @@ def _all() -> Iterator[Instance]:
         _spread([0.5, *[0.5 - a / 40 for a in range(2, 16)]], 3),
         source=LUCB,
     )
+    yield Instance(
+        "kl-lucb-b2",
+        "15 arms with half the means of lucb-b1",
+        _spread([0.25, *[0.25 - a / 80 for a in range(2, 16)]], 3),
+        source=KL_LUCB,
+    )
     yield Instance("tas-1", "four arms, 0.5 to 0.4", _spread([0.5, 0.45, 0.43, 0.4], 2), source=TAS)
     yield Instance(
         "tas-2", "five arms, 0.3 to 0.18", _spread([0.3, 0.21, 0.2, 0.19, 0.18], 2), source=TOP_TWO
@@ -265,6 +273,12 @@ def _all() -> Iterator[Instance]:
         "ten arms with means 0.9·(1 − (k/10)^0.6)",
         _spread([0.9 * (1 - (k / 10) ** 0.6) for k in range(10)], 2),
         source=LIL,
+    )
+    yield Instance(
+        "lil-sparse",
+        "ten arms; the best leads by ¼, all others are equal",
+        _spread([0.75, *[0.5] * 9], 2),
+        source=LIL_SPARSE,
     )
     yield Instance(
         "bbai-uniform", "ten arms, 0.5 and random ones from 0.2 to 0.4", _bbai(normal=False), source=BBAI

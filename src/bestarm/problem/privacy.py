@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.errors import InputError
+from bestarm.errors import InputError, RewardError
 from bestarm.problem.coins import Coined, Flipped
 from bestarm.problem.moments import Floats
 from bestarm.problem.rewards import Bernoulli, Beta, RewardModel, Table, Unknown
@@ -90,6 +90,12 @@ class Private(Flipped):
 
     def chances(self, rewards: Floats) -> Floats:
         return 0.5 + slope(self.epsilon) * (rewards - 0.5)
+
+    def _rewards(self, rng: np.random.Generator, m: int, start: int) -> Floats:
+        try:
+            return super()._rewards(rng, m, start)
+        except RewardError as error:
+            raise error.unshown() from None
 
     def spec(self) -> dict[str, Any] | None:
         """The model of the rewards themselves; the ε is that of the problem's scale."""

@@ -33,7 +33,7 @@ from bestarm.problem.question import ANYWHERE, Question, make_question
 from bestarm.problem.rewards import RewardModel, Unknown
 from bestarm.problem.scale import UNIT, Scale
 from bestarm.problem.truth import ties_of, truth
-from bestarm.util.text import nearest, shorten
+from bestarm.util.text import counted, nearest, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,8 +53,19 @@ def target(problem: Problem) -> tuple[int, int]:
 class Problem:
     """A layout with reward models, one per client and arm, and the user's scale.
 
-    `data` describes the file that the rewards come from, if any. Rewards that run out, such as a recording,
-    belong to one client: if two clients of a group shared them, each reward would count twice.
+    Rewards that run out, such as a recording, belong to one client: if two clients of a group shared them,
+    each reward would count twice. Build a problem with ``bernoulli``, ``from_rewards`` or ``from_csv``.
+
+    Parameters
+    ----------
+    layout : Layout
+        The groups, their arms and their clients.
+    rewards : tuple of tuple
+        The reward model of each arm, by client.
+    scale : Scale
+        The user's bounds and direction; rewards in the models are in [0, 1].
+    data : Data, optional
+        The file that the rewards come from.
 
     Examples
     --------
@@ -271,7 +282,7 @@ class Problem:
         Parameters
         ----------
         question : {"anywhere", "overall", "each", "control"}
-            Which option of which site is best; which is best on the average over all sites; which is best at
+            Which option of which site is best; which is best on average over all sites; which is best at
             each site; which are better than the control.
         **keys
             `weights` ("equal", "rows" or a number for each site), `control`, `simultaneous`, `also` and
@@ -344,6 +355,12 @@ class Problem:
             scale=replace(self.scale, privacy=epsilon),
         )
 
+    @property
+    def hides_rewards(self) -> bool:
+        """Whether real rewards become random answers: they are recorded, or those of a user's function."""
+        models = {id(model): model for row in self.rewards for model in row}.values()
+        return self.scale.privacy is not None and any(model.spec() is None for model in models)
+
     @cached_property
     def best(self) -> str | None:
         """The right answer; None if a mean is unknown or the answer isn't unique.
@@ -402,7 +419,8 @@ class Problem:
         layout, asked = self.layout, self.layout.question.kind
         arms, clients = sum(len(group.arms) for group in layout.groups), len(layout.clients)
         question = "" if asked == "anywhere" else f", question {asked}"
-        return f"Problem({len(layout.groups):,} groups, {arms:,} arms, {clients:,} clients{question})"
+        groups = counted(len(layout.groups), "group")
+        return f"Problem({groups}, {counted(arms, 'arm')}, {counted(clients, 'client')}{question})"
 
     def _repr_html_(self) -> str:
         from bestarm.report.page import problem_fragment

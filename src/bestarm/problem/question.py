@@ -7,6 +7,7 @@ option, and how much its rewards count towards the option's value.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 KINDS = {
     "anywhere": "which option of which site is best?",
-    "overall": "which option is best on the weighted average over all sites?",
+    "overall": "which option has the best weighted average over all sites?",
     "each": "which option is best at each site?",
     "control": "which options are better than the control, and which are worse?",
 }
@@ -217,9 +218,10 @@ def _control(groups: Sequence[Group], value: object) -> str:
     names = dict.fromkeys(name for group in groups for name in group.arms)
     full = [f"{group.name}/{name}" for group in groups for name in group.arms]
     if value is None:
+        first = next(iter(names))
         raise InputError(
             'question = "control" needs the name of the control',
-            fix=f'For example: control = "{next(iter(names))}"',
+            fix=f'For example: control = "{first}" (a flag: --control {shlex.quote(first)})',
         )
     if not isinstance(value, str) or (value not in names and value not in full):
         known = list(names) if shared_options(groups) else full

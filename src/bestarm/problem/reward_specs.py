@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any, cast
 
-from bestarm.errors import InputError
+from bestarm.errors import InputError, RewardError
 from bestarm.problem.counted_recording import CountedRecording
 from bestarm.problem.rewards import (
     Bernoulli,
@@ -79,7 +79,10 @@ def _table(keys: Mapping[str, Any], bounds: tuple[float, float], scale: Scale) -
 
 
 def _recording(keys: Mapping[str, Any], bounds: tuple[float, float], scale: Scale) -> RewardModel:
-    values = [_inside("values", v, bounds, "reward") for v in _numbers("values", keys["values"])]
+    try:
+        values = [_inside("values", v, bounds, "reward") for v in _numbers("values", keys["values"])]
+    except InputError as error:
+        raise RewardError(error.what, where=error.where, expected=error.expected, fix=error.fix) from None
     played = tuple(scale.inner(v) for v in values)
     if "counts" not in keys:
         if "order" in keys:

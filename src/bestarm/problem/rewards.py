@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bestarm.errors import InputError
+from bestarm.errors import InputError, RewardError
 from bestarm.problem.moments import CHUNK, Floats, of_counts, of_draws, of_ones, of_values
 
 
@@ -280,7 +280,7 @@ class Function:
         low, high = self.within or sorted((self.low, self.high))
         wrong = ~((drawn >= low) & (drawn <= high))
         if wrong.any():
-            raise InputError(
+            raise RewardError(
                 f"a reward function gave {drawn[wrong][0]}",
                 expected=f"rewards in [{low}, {high}]",
                 fix="Declare bounds = (low, high) if rewards are on another scale",

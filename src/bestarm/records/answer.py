@@ -167,11 +167,14 @@ class _Reading(Ranking):
                 return text
             if self._one_by_one():
                 return (
-                    f"{text} An interval of an answer that is right, or that is open, misses with "
-                    f"probability at most {alpha:g}, all of them together."
+                    f"{text} The probability that any interval of a right or open answer misses is at most "
+                    f"{alpha:g}."
                 )
             most = min(1.0, self.record.delta + alpha)
-            return f"{text} That an answer is wrong or any interval here misses: at most {most:g}."
+            return (
+                f"{text} The probability that an answer is wrong or any interval here misses is at most "
+                f"{most:g}."
+            )
         delta, data = self.record.delta, Data.from_dict(self.record.problem)
         about = " about the file" if data and data.resample else ""
         if self.verdict.status == "undecided":
@@ -180,11 +183,12 @@ class _Reading(Ranking):
             text = f"The best arm is among those left, except with probability at most {delta:g}."
             if alpha is None:
                 return text
-            return f"{text} An interval here misses with probability at most {alpha:g}, all together."
+            return f"{text} The probability that any interval here misses is at most {alpha:g}."
         text = f"This is wrong{about} with probability at most {delta:g}."
         if alpha is None:
             return text
-        return f"{text} That it is wrong or any interval here misses: at most {min(1.0, delta + alpha):g}."
+        most = min(1.0, delta + alpha)
+        return f"{text} The probability that it is wrong or any interval here misses is at most {most:g}."
 
     def _one_by_one(self) -> bool:
         """Whether δ is promised about each of several answers, and not about all together."""
@@ -217,8 +221,10 @@ class _Reading(Ranking):
         text = "Winner's curse: the mean of the best-looking option tends to be too good"
         if not named:
             return f"{text}. There is no figure, because no option was named."
-        if share is None or any(row.interval is None for row in named):
+        if share is None:
             return f"{text}. By how much was not measured for {self.method.title}."
+        if any(row.interval is None for row in named):
+            return f"{text}. There is no figure, because the named option has no interval."
         sizes = [share * (row.interval[1] - row.interval[0]) / 2 for row in named if row.interval]
         here = f", here {gap_said(sizes[0], self._percent(), self.scale.unit)}" if len(sizes) == 1 else ""
         return (

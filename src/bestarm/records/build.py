@@ -207,6 +207,11 @@ class Member(Protocol):
         """The client's part of the certificate, as plain values."""
 
 
+def _shown(seed: int | None, problem: Problem) -> int | None:
+    """The seed as a record may show it: with it, anyone could undo the random answers to real rewards."""
+    return None if problem.hides_rewards else seed
+
+
 def conclude(
     problem: Problem,
     method: str,
@@ -235,7 +240,7 @@ def conclude(
         time=time,
         bits=_bits_of(server, summaries),
         wire_bytes=server.bytes,
-        seed=seed,
+        seed=_shown(seed, problem),
         means=problem.means,
         proven_faulty=server.faulty,
         warnings=[*server.warnings, *warnings],
@@ -332,7 +337,7 @@ def conclude_peers(run: PeersRun, adversaries: Sequence[dict[str, Any]]) -> Reco
         time=math.ceil(run.decided if over else run.now),
         bits=Bits(run.bits, 0, 0 if book is None else edges * book.bits),
         wire_bytes=run.bytes,
-        seed=run.seed,
+        seed=_shown(run.seed, problem),
         means=problem.means,
         proven_faulty=faults_of(certificate["local"]),
         adversaries=adversaries,

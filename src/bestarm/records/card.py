@@ -16,7 +16,21 @@ Interval = tuple[float, float]
 
 
 class OptionFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """An option: its mean and interval as far as they are known, its pulls, and whether it was named."""
+    """An option, as far as it is known.
+
+    Attributes
+    ----------
+    name : str
+        The option; with its site, where each site has its own.
+    mean : float or None
+        Its mean, on the user's scale.
+    interval : tuple of two float, or None
+        An interval for the mean.
+    pulls : int or None
+        How often it was tried.
+    best : bool
+        Whether it was named.
+    """
 
     name: str
     mean: float | None
@@ -26,9 +40,22 @@ class OptionFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeadFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an option is ahead of another one, with its interval; positive is better, whatever the goal.
+    """How far an option is ahead of another one; positive is better, whatever the goal.
 
-    `relative` is the lift in per cent of the other one's mean, with its interval, where means are positive.
+    Attributes
+    ----------
+    option : str
+        The option that is ahead.
+    over : str
+        The option that it is compared with.
+    kind : {"runner-up", "control"}
+        What the other one is. The lead over a runner-up is that over all others at once.
+    value : float
+        The lead, on the user's scale.
+    interval : tuple of two float, or None
+        An interval for the lead.
+    relative : tuple or None
+        The lift in per cent of the other one's mean, with its interval, where means are positive.
     """
 
     option: str
@@ -59,13 +86,14 @@ class TrimFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CardCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the run cost; None where it is unknown."""
+    """What the run cost; None where it is unknown. Recorded data cost their `rows`, and nothing else."""
 
     pulls: int | None
     rounds: int | None
-    bits: int
+    bits: int | None
     after: int
     time: int | None
+    rows: int | None = None
 
 
 class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):

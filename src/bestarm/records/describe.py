@@ -20,6 +20,7 @@ from bestarm.protocol.rounds import DROPPED
 from bestarm.protocol.verdict import REASONS
 from bestarm.records.build import SHARED
 from bestarm.records.record import Record
+from bestarm.util.text import counted
 
 ENDED_EARLY = ("budget", "rounds", "time", "interrupted")  # reasons that are not errors
 
@@ -230,9 +231,9 @@ def _ran_out(record: Record) -> str:
     if not found:
         return ""
     name, made = next(iter(found.items()))
-    text = f"{name} has {made:,} rewards"
+    text = f"{name} has {counted(made, 'reward')}"
     if len(found) > 1:
-        text = f"{len(found)} arms have run out. {text}"
+        text = f"{len(found):,} arms have run out. {text}"
     method = METHODS[record.method]
     options = make(method.options, {**record.options, "delta": record.delta})
     return f"{text}{method.next_step(options, made)}. "

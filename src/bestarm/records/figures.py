@@ -26,7 +26,10 @@ def decimals(interval: Interval | None, scale: float = 1.0) -> int | None:
 
 def _number(value: float, places: int | None) -> str:
     """A number with this many decimals, or four digits; never "-0"."""
-    text = f"{value:.4g}" if places is None else f"{value:,.{places}f}"
+    if places is None:
+        text = f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    else:
+        text = f"{value:,.{places}f}"
     return text.removeprefix("-") if not text.strip("-0.,") else text
 
 
@@ -41,8 +44,8 @@ def said(value: float, interval: Interval | None, percent: bool, unit: str = "")
 
     >>> said(0.84617, (0.8123, 0.8777), True), said(0.84617, (0.8123, 0.8777), False), said(0.5, None, False)
     ('84.6 %', '0.846', '0.5')
-    >>> said(123.4, (98.0, 151.0), False, "ms")
-    '123 ms'
+    >>> said(123.4, (98.0, 151.0), False, "ms"), said(1234567.8, None, False)
+    ('123 ms', '1,234,568')
     """
     scale = 100.0 if percent else 1.0
     return _in_unit(_number(scale * value, decimals(interval, scale)), percent, unit)
@@ -107,15 +110,39 @@ def lift_said(lead: LeadFacts) -> str:
     return f"{_number(value, places)} % of its mean ({low} to {high} %)"
 
 
+def ahead_said(card: AnswerCard) -> list[str]:
+    """How far options are ahead, one sentence each: at each site, in all, or over a control."""
+    leads = {lead.option: lead for lead in card.site_leads}
+    found = []
+    for row in card.sites:
+        lead = leads.pop(row.name, None)
+        ahead = f"; ahead by {_with_lift(card, lead)}" if lead else ""
+        found.append(f"{row.name}: about {option_said(row, card.percent, card.unit)}{ahead}.")
+    found += [f"{lead.option} leads by {_with_lift(card, lead)}; this is open." for lead in leads.values()]
+    if card.lead is not None:
+        named = any(row.best for row in card.options)
+        first = "Ahead by" if named else f"{card.lead.option} leads by"
+        found.append(f"{first} {_with_lift(card, card.lead)}.")
+    return [*found, *(f"{lift.option}: {_with_lift(card, lift)}." for lift in card.lifts)]
+
+
+def _with_lift(card: AnswerCard, lead: LeadFacts) -> str:
+    lift = lift_said(lead)
+    return lead_said(lead, card.percent, card.unit) + (f", which is {lift}" if lift else "")
+
+
 def costs_said(costs: CardCosts) -> str:
     """What the run cost, in one line."""
     parts = []
+    if costs.rows is not None:
+        parts.append(f"{counted(costs.rows, 'row')}, each counted once")
     if costs.pulls is not None:
         parts.append(counted(costs.pulls, "pull"))
     if costs.rounds is not None:
         parts.append(counted(costs.rounds, "round"))
     after = f" and {costs.after:,} after the verdict" if costs.after else ""
-    parts.append(f"{costs.bits:,} bits{after}")
+    if costs.bits is not None:
+        parts.append(f"{costs.bits:,} bits{after}")
     if costs.time is not None:
         parts.append(counted(costs.time, "time step"))
     return ", ".join(parts)
@@ -147,10 +174,11 @@ def next_steps(card: AnswerCard, outlook: Outlook | None, helps: str = "") -> li
     else:
         found.append("Verify the record, then publish it with its report.")
     if outlook is not None and outlook.cheaper and outlook.less:
-        found.append(
-            f"{outlook.cheaper} needs about {100 * outlook.less:.0f} % fewer pulls on such runs "
-            f"({counted(outlook.trials, 'simulated run')})."
-        )
+        much = f"{100 * outlook.less:.0f} % fewer pulls"
+        if outlook.less > 0.9:
+            much = f"1/{two_digits(round(1 / (1 - outlook.less))):,} of the pulls"
+        runs = counted(outlook.trials, "simulated run")
+        found.append(f"{outlook.cheaper} needs about {much} on such runs ({runs}).")
     return found
 
 

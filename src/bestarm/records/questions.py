@@ -19,6 +19,7 @@ from bestarm.protocol.verdict import REASONS, Answer, Verdict
 from bestarm.records.describe import are_shares, unit_of
 from bestarm.records.figures import said, span
 from bestarm.records.record import Record
+from bestarm.util.text import counted
 
 
 class OptionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,10 +225,9 @@ def _sentence(answer: Answer, found: Situation) -> str:
 
 def _average_over(option: str | None, found: Situation) -> str:
     question, sites = found.question, found.sites(option)
-    kind = "average" if len(set(question.weights)) <= 1 else "weighted average"
-    number = "1 site" if sites == 1 else f"{sites} sites"
+    noun = "site" if len(set(question.weights)) <= 1 else "weighted site"
     offer = " that offer it" if question.missing_options == "average" else ""
-    return f"on the {kind} over {'the ' * bool(offer)}{number}{offer}"
+    return f"on average over {'the ' * bool(offer)}{counted(sites, noun)}{offer}"
 
 
 def _number(answer: Answer, found: Situation) -> str:
@@ -252,8 +252,8 @@ def promise(found: Situation) -> Iterator[str]:
             yield from _each_promise(found, delta / 2 if question.also else delta)
         if any(answer.interval for answer in found.verdict.answers):
             yield (
-                "An interval of an answer that is right misses with probability at most "
-                f"{found.alpha:g}, all of them together, if means do not change."
+                "The probability that any interval of a right answer misses is at most "
+                f"{found.alpha:g}, if means do not change."
             )
     if found.dropped:
         yield "All this holds if no site was dropped because of its results."
@@ -313,6 +313,6 @@ def _each_promise(found: Situation, delta: float) -> Iterator[str]:
     else:
         yield (
             f"The answer of each site is wrong with probability at most {delta:g}. "
-            f"That all {sites} sites are right together is not promised at that level: simultaneous = true "
-            "does that."
+            f"It is not promised at that level that all {sites} sites are right together; simultaneous = "
+            "true promises that."
         )

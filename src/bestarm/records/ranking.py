@@ -5,7 +5,7 @@ All of them are on the user's scale. ``records.answer`` adds the words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -60,9 +60,32 @@ class Ranking:
             pooled=self.method.pools,
         )
         local = self.method.peers and self.options.byzantine  # f liars around each peer, not in each group
-        if self.broken or local:
+        if local and not self.broken:
+            return self._as_seen(found), 0.0
+        if self.broken:
             found = [msgspec.structs.replace(row, interval=None) for row in found]
         return found, None if self.broken else alpha
+
+    def _as_seen(self, arms: list[ArmEstimate]) -> list[ArmEstimate]:
+        """The arms with the bounds of an honest peer that names the answer.
+
+        Its bounds decided, so they cost nothing beyond δ. The mean of an arm with a lower bound is the middle
+        of its bounds, like that of the named arm; others have only their summaries, which may be lies.
+        """
+        local = self.record.verdict.certificate.get("local") or {}
+        bounds: Sequence[Sequence[Interval]] = ()
+        for name, verdict in (self.record.peers or {}).items():
+            if self.named and verdict.arm == self.named and verdict.interval == self.verdict.interval:
+                bounds = self.method.peer_bounds(local.get(name, {}), self.layout, self.options, name)
+                break
+        if not bounds:
+            return [msgspec.structs.replace(row, interval=None) for row in arms]
+        found = []
+        for row in arms:
+            low, high = bounds[row.group][row.arm]
+            mean = (low + high) / 2 if low > 0.0 or row.mean is None else min(max(row.mean, low), high)
+            found.append(msgspec.structs.replace(row, mean=mean, interval=(low, high)))
+        return found
 
     def ranked(self, arms: list[ArmEstimate]) -> tuple[OptionFacts, ...]:
         """All options, the best mean first."""
@@ -161,7 +184,7 @@ class Ranking:
             kind="runner-up",
             value=answer.lead,
             interval=ends,
-            relative=None if rival is None else _relative(ends, answer.lead, rival),
+            relative=None if rival is None else relative_lead(ends, answer.lead, rival),
         )
 
     def _lead_of(self, options: tuple[OptionFacts, ...]) -> LeadFacts | None:
@@ -187,7 +210,7 @@ class Ranking:
             kind="runner-up",
             value=value,
             interval=ends,
-            relative=_relative(ends, value, rival) if first.best else None,
+            relative=relative_lead(ends, value, rival) if first.best else None,
         )
 
     def lifts(self, options: tuple[OptionFacts, ...]) -> Iterator[LeadFacts]:
@@ -206,7 +229,7 @@ class Ranking:
                 kind="control",
                 value=value,
                 interval=ends,
-                relative=None if rival is None else _relative(ends, value, rival),
+                relative=None if rival is None else relative_lead(ends, value, rival),
             )
 
     def trims(self, arms: list[ArmEstimate]) -> Iterator[TrimFacts]:
@@ -248,7 +271,7 @@ def _ends_of(answer: Answer, sign: float) -> Interval | None:
     return None if answer.interval is None else _signed(answer.interval, sign)
 
 
-def _relative(lead: Interval | None, value: float, rival: OptionFacts) -> tuple[float, Interval] | None:
+def relative_lead(lead: Interval | None, value: float, rival: OptionFacts) -> tuple[float, Interval] | None:
     """The lead in per cent of the rival's mean, and its interval; None if that mean may be 0 or less."""
     if lead is None or rival.mean is None or rival.interval is None or rival.interval[0] <= 0:
         return None

@@ -17,6 +17,7 @@ from bestarm.problem.data import Data
 from bestarm.protocol.summaries import RefusedSummary, Summary
 from bestarm.protocol.verdict import Verdict
 from bestarm.util.files import as_json, write
+from bestarm.util.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,33 +52,79 @@ class Bits(msgspec.Struct, frozen=True, omit_defaults=True):
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The record of one run.
 
-    `rounds` counts the Phase I reports as round 0, so Phase II took rounds − 1 exchanges.
-
-    `time` is the simulator's clock at the verdict: each client makes one pull per time step, all clients pull
-    in parallel, and messages take no time unless the network has a delay. In a network, it is the time at
-    which the last honest peer decides. It is null in a deployed run.
-
-    `good_event` says whether the event occurred on which the guarantee rests: in Fed-SEL, every empirical
-    mean that a decision used was within its radius of the true mean; in Fed-Fisher, the best arm was never
-    dropped. It is null where this is unknown.
-
-    `peers` contains the verdict of each honest peer of a network, and `verdict` is theirs if they all agree.
-    The record of one peer of a mesh contains only its own verdict, and no `network`.
-
-    `evidence` proves that a client signed two different messages with the same number: the accused, topic,
-    sequence, and both signed envelopes as hex.
-
     Means in `verdict` are on the user's scale; means in its certificate are on [0, 1].
 
-    `summaries` are what clients sent after the verdict: pulls and sums of rewards in [0, 1] of all their
-    arms. They change nothing in the verdict. It is null if they stay at the sites; those in
-    `refused_summaries` do not count.
-
-    `name` and `date` are labels for readers: the scenario's file, and the day of the run; of a deployed run,
-    the day on which it was set up.
-
-    `simulation` comes first, if rewards were drawn from a file with replacement: how many draws were made,
-    and from how many rows.
+    Parameters
+    ----------
+    simulation : str
+        A sentence, if rewards were drawn from a file with replacement: how many draws, from how many rows.
+    schema : int
+        Version of this format.
+    version : str
+        Version of bestarm that made the record.
+    method : str
+        Name of the method.
+    delta : float
+        The error probability that was asked for.
+    seed : int or None
+        The seed; null in a deployed run.
+    options : dict
+        All options of the method.
+    problem : dict
+        The problem as it takes to run it again. `scale` has `low` and `high` (numbers), `goal` (text) and, if
+        given, `privacy` (number) and `unit` (text). `finite` (true or false) says whether rewards can run
+        out. Each of `groups` has `name` (text), `clients` and `arms` (lists of text), `binary` (true or
+        false) and `rewards` (null where they can't be stored). If several sites are asked about, `question`
+        has the keys of the question, and `paired` is true for pairs. With data from a file, `data` has `csv`
+        (the file's name), `reward` (the column), `rows`, `rewards`, `resample`, `skipped`, `counts`,
+        `shuffled` and `notes`.
+    verdict : Verdict
+        The answer. In a network, that of the honest peers, if they all agree.
+    rounds : int
+        Exchanges with the server; in Fed-SEL the Phase I reports are the first, and Phase II has the others.
+    pulls : Pulls or None
+        How many pulls were made; null where the server does not know it.
+    bits : Bits
+        How many bits the messages hold.
+    wire_bytes : int
+        Bytes of all payloads, padding included.
+    proven_faulty : list of dict
+        Clients that sent what no honest client can send: `client` (text), `round` (integer), `reason` (text)
+        and, without a server, `by` (text), the peer that found it.
+    good_event : bool or None
+        Whether the event occurred on which the promise rests: in Fed-SEL every mean that a decision used was
+        within its radius; in Fed-Bet and Fed-Fisher the best arm was never dropped. Null if unknown.
+    warnings : list of dict
+        What a reader of the verdict must know: `group` (text), `round` (integer) and `text` (text).
+    adversaries : list of dict
+        Simulated liars: `group` (text), `clients` (list of text), `attack` (text) and its `options` (object).
+    peers : dict or None
+        Without a server: the verdict of each honest peer. The record of one peer of a mesh has only its own.
+    network : dict or None
+        Without a server: the network. `nodes` (integer), `names` (list of text or null), `edges` (list of
+        [integer, integer]), `delay`, `loss` and `start` (numbers), `crashes` (integer), `broken` (text or
+        null) and `messages` (integer). Null in the record of one peer of a mesh.
+    evidence : list of dict
+        Proof that a client signed two different messages with the same number: `accused` and `topic` (text),
+        `sequence` (integer), and both signed envelopes as hex in `first` and `second` (text).
+    interrupted : bool
+        Whether the run was stopped before its end.
+    time : int or None
+        The simulator's clock at the verdict: each client makes one pull per step, all in parallel, and
+        messages take no time unless the network has a delay. Without a server, when the last honest peer
+        decides. Null in a deployed run.
+    summaries : dict or None
+        What each client sent after the verdict about all its arms; null with `summaries = false`. No verdict
+        depends on it.
+    refused_summaries : list of RefusedSummary
+        Summaries that no rewards have, second ones, and those of clients that are proven faulty. They do not
+        count.
+    name : str
+        A label: the scenario's file, for a record of `bestarm run`.
+    date : str
+        A label: the day of the run; of a deployed run, the day on which it was set up.
+    digest : str
+        SHA-256 over the rest; an empty `evidence`, empty `answers` and a null `time` are left out.
     """
 
     simulation: str = ""
@@ -109,14 +156,20 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
 
     def __repr__(self) -> str:
-        pulls = "" if self.pulls is None else f", {self.pulls.total:,} pulls"
+        pulls = "" if self.pulls is None else f", {counted(self.pulls.total, 'pull')}"
         rounds = f"{self.rounds:,} round" + "s" * (self.rounds != 1)
         time = "" if self.time is None else f", time {self.time:,}"
         bits = self.bits.up + self.bits.down
         return f"Record({self.method}, {self.verdict!r}{pulls}, {rounds}{time}, {bits:,} bits)"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values: the object that `bestarm run --json` prints."""
+        """Plain JSON values: the object that `bestarm run --json` prints.
+
+        Returns
+        -------
+        dict
+            The record as dicts, lists, numbers and text.
+        """
         plain = plain_json(self)
         if not self.simulation:
             del plain["simulation"]

@@ -1,4 +1,4 @@
-"""Bets on contrasts: is option b better than option a on the weighted average over several sites?
+"""Bets on contrasts: is option b better than option a in the weighted mean over several sites?
 
 A cell is an option at a site. The value of an option is Σ_s w_s·μ_s over its cells. A block of bets on "b is
 ahead of a by more than ρ" multiplies the wealth by a factor for each reward of their cells. All of them stake
@@ -267,13 +267,15 @@ class Played:
     """A block of a contrast: the estimates before it, its pulls, and its rewards for bets on and against.
 
     `on` and `against` hold the cells of options b and a for bets that b is ahead; `against` may be empty
-    (weight 0) if only the value of b is wanted.
+    (weight 0) if only the value of b is wanted. `stake` is the one stake to bet with; without it there is a
+    grid of STAKES.
     """
 
     means: Sides
     pulls: Sides
     on: Sums
     against: Sums
+    stake: Floats | None = None
 
     @property
     def trials(self) -> tuple[int, ...]:
@@ -285,11 +287,19 @@ class Played:
     def site_logs(self, weights: Sides, margin: ArrayLike) -> Floats:
         """The part of each site in ``log_wealths``; the last axes are site and stake."""
         share = Sides(share_of(weights.up, self.pulls.up), share_of(weights.down, self.pulls.down))
-        most = np.maximum(share.up.max(axis=-1), share.down.max(axis=-1))
-        largest = betting.CAP / (2.0 * most)  # no centre is outside [−1, 2]
-        grid = largest[..., None] * np.exp2(-0.5 * np.arange(STAKES))
+        largest = safe_stake(share)
+        if self.stake is None:
+            grid = largest[..., None] * np.exp2(-0.5 * np.arange(STAKES))
+        else:
+            grid = np.minimum(self.stake, largest)[..., None]
         centres = centres_of(self.means, self.pulls, weights, margin)
         return site_logs(ContrastBets(centres, share, grid, grid), self.on, self.against)
+
+
+def safe_stake(share: Sides) -> Floats:
+    """The largest Λ of bets whose centres are anywhere in [−1, 2]."""
+    most = np.maximum(share.up.max(axis=-1), share.down.max(axis=-1))
+    return np.asarray(betting.CAP / (2.0 * most))
 
 
 @dataclass(frozen=True)
@@ -317,7 +327,7 @@ Won = Callable[[Floats], NDArray[np.bool_]]  # whether the bets against a lead o
 
 
 def lower_bound(
-    blocks: Sequence[PlayedBlock], weights: Sides, alpha: float, span: tuple[float, float] = (-1.0, 1.0)
+    blocks: Sequence[PlayedBlock], weights: Sides, alpha: ArrayLike, span: tuple[float, float] = (-1.0, 1.0)
 ) -> Floats:
     """A lower bound on the lead of b over a, above it with probability at most alpha at any stopping time.
 
@@ -330,8 +340,8 @@ def lower_bound(
         All blocks in which the cells were pulled, in order; at least one.
     weights : Sides
         The weight of each cell.
-    alpha : float
-        The probability of a miss.
+    alpha : array_like
+        The probability of a miss, by trial.
     span : tuple of two float
         The smallest and the largest possible lead.
 
@@ -353,11 +363,11 @@ def largest_won(won: Won, shape: tuple[int, ...], span: tuple[float, float]) -> 
 
 
 def has_won(
-    blocks: Sequence[PlayedBlock], weights: Sides, alpha: float, lead: ArrayLike
+    blocks: Sequence[PlayedBlock], weights: Sides, alpha: ArrayLike, lead: ArrayLike
 ) -> NDArray[np.bool_]:
     """Whether the bets against a lead of at most `lead` have won 1/alpha: it is below the lower bound."""
     logs = sum((block.log_wealths(weights, lead) for block in blocks), start=np.zeros(STAKES))
-    return np.asarray(betting.log_mean_exp(logs, 1.0 / STAKES) >= math.log(1.0 / alpha))
+    return np.asarray(betting.log_mean_exp(logs, 1.0 / STAKES) >= -np.log(alpha))
 
 
 def has_won_without(

@@ -15,14 +15,27 @@ from bestarm.stats.limit import Floats, _means
 class Heterogeneity:
     """The arm-heterogeneity indices (Definition 1), by group: one row and one column per arm-set.
 
-    `matrix[i, j]` is ``σ_ij = Δ*_i / |r_i − r_j|``, r_i the best mean of group i: nan on the diagonal, ∞
-    where two groups' best arms are tied. Small σ is *more* heterogeneous. `local_gaps` are the Δ*_i, between
-    the two best arms of a group (0 where they are tied); `global_gaps` the Δ_1i, between the best arm of
-    group `best` (the paper's client 1; the first of several) and that of group i.
+    Small σ is *more* heterogeneous.
 
     A group with a single arm has no second one, so the paper does not define its Δ*. Its client pulls τ(1/c)
     times (erratum 16): as often as is needed for α ≤ Δ*/(c−2) at Δ* = (c−2)/c. This is the value used here,
     3/4 at c = 8; with it every statement about α(t̄) ≤ Δ*/(c−2) holds for single arms too.
+
+    Parameters
+    ----------
+    groups : tuple of str
+        The names of the groups.
+    clients : tuple of tuple of str
+        The names of the clients of each group.
+    best : int
+        The group with the best arm: the paper's client 1, or the first of several.
+    matrix : array
+        ``matrix[i, j]`` is ``σ_ij = Δ*_i / |r_i − r_j|``, where r_i is the best mean of group i: nan on the
+        diagonal, ∞ where two groups' best arms are tied.
+    local_gaps : array
+        Δ*_i, the gap between the two best arms of group i; 0 where they are tied.
+    global_gaps : array
+        Δ_1i, the gap between the best arm of group `best` and that of group i.
     """
 
     groups: tuple[str, ...]

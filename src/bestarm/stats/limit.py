@@ -33,9 +33,19 @@ class Limit:
 
     The limit applies to any method that names the best arm with probability at least 1 − δ on every problem
     with 0/1 rewards and a unique best arm. A method that may end undecided, or name an arm that is only close
-    to the best, can need fewer. `shares` is how an ideal method would split the total among the arms. If
-    `coins` is true, there are rewards other than 0/1, and the limit is for methods that turn them into coins,
-    as Fed-Fisher does; a method that uses rewards as they are may need fewer pulls.
+    to the best, can need fewer.
+
+    Parameters
+    ----------
+    total : float
+        The pulls of all clients together.
+    longest : float
+        The pulls of the busiest client.
+    shares : dict
+        How an ideal method would split the total among the arms.
+    coins : bool
+        True if there are rewards other than 0/1. The limit is then for methods that turn them into coins, as
+        Fed-Fisher does; a method that uses rewards as they are may need fewer pulls.
     """
 
     total: float

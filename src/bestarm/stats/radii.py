@@ -34,20 +34,54 @@ RADII: dict[str, tuple[Callable[[Any], Any], float]] = {
 
 @dataclass(frozen=True)
 class Radius:
-    """α(t) for one arm-set (or, with arrays, for several arm-sets at once)."""
+    """α(t) = √(ln(k·t²)/(s·t)) for one arm-set (or, with arrays, for several arm-sets at once).
+
+    Parameters
+    ----------
+    name : str
+        "paper" or "sharp".
+    k : array
+        The factor in the logarithm, which depends on δ and on the sizes of the problem.
+    s : float
+        The factor of t.
+    """
 
     name: str
     k: NDArray[np.float64]
     s: float
 
     def alpha(self, t: ArrayLike) -> NDArray[np.float64]:
-        """The radius after t ≥ 1 rewards; decreases with t (over the integers, since k > 4)."""
+        """The radius after t ≥ 1 rewards; decreases with t (over the integers, since k > 4).
+
+        Parameters
+        ----------
+        t : array_like
+            Numbers of rewards.
+
+        Returns
+        -------
+        array
+            The radii.
+        """
         t = np.asarray(t, dtype=np.float64, order="C")
         # One expression and NumPy's log everywhere: sender and receiver must compute the same bits.
         return np.asarray(np.sqrt(np.log(self.k * t * t) / (self.s * t)))
 
     def boundary(self, t: ArrayLike, c: float) -> NDArray[np.float64]:
-        """t·β(t) = c·t·α(t), the gap of *sums* at which an arm is eliminated; 0 at t = 0, and increasing."""
+        """t·β(t) = c·t·α(t), the gap of *sums* at which an arm is eliminated; 0 at t = 0, and increasing.
+
+        Parameters
+        ----------
+        t : array_like
+            Numbers of rewards.
+        c : float
+            The factor in β = cα.
+
+        Returns
+        -------
+        array
+            The gaps.
+        """
         t = np.asarray(t, dtype=np.float64, order="C")
         return np.asarray(np.where(t > 0, c * t * self.alpha(np.maximum(t, 1.0)), 0.0))
 
@@ -55,6 +89,16 @@ class Radius:
         """τ(x) = min{t ∈ ℕ : α(t) ≤ x}, exactly; ∞ where x ≤ 0 or τ(x) would exceed 2⁵⁰.
 
         α(t) = x has the solution t = −(2/(s·x²))·W₋₁(−s·x²/(2√k)); rounding is then corrected in integers.
+
+        Parameters
+        ----------
+        x : array_like
+            Radii.
+
+        Returns
+        -------
+        array
+            The smallest numbers of rewards with radii of at most `x`.
         """
         from scipy.special import lambertw  # a quarter of a second to import, and rarely needed
 

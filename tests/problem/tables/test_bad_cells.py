@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ def table(folder, text, name="t.csv"):
 
 BAD = {
     "text": ("s,a,1\ns,b,x\ns,b,y\ns,b,2\n", r"t.csv, line 3: column \"sales\" holds 'x' \(1 more row can't"),
-    "empty name": ("s,a,1\n,b,2\n", r"line 3: column \"shop\" is empty. missing = \"skip\" leaves out"),
+    "empty name": ("s,a,1\n,b,2\n", r"line 3: column \"shop\" is empty. missing = \"skip\" .* leaves out"),
     "missing": ("s,a,1\ns,b,n/a\n", r"line 3: column \"sales\" holds 'n/a'. Expected a finite number. miss"),
     "infinite": ("s,a,1\ns,b,inf\n", r"line 3: column \"sales\" holds 'inf'"),
     "underscore": ("s,a,1\ns,b,1_0\n", r"line 3: column \"sales\" holds '1_0'"),
@@ -147,7 +149,7 @@ def test_names_that_look_alike_are_reported_and_not_merged(tmp_path):
     assert rows.sites == ("s", "s2")  # a blank that merges nothing is dropped
     assert rows.notes == (
         "column \"banner\": 'Acme' and 'Acme ' and 'acme ' differ only by blanks or case, "
-        "and count as different names",
+        "and count as different names (if they mean the same, write them alike in the table)",
     )
 
 
@@ -232,3 +234,19 @@ def test_what_is_no_table_is_refused(tmp_path):
         read_rows("x.csv", COLUMNS, sql="select 1", database="sqlite://")
     with pytest.raises(InputError, match="this is not the address of a database"):
         read_rows(None, COLUMNS, sql="select 1", database="nonsense")
+
+
+def test_bounds_in_per_cent_are_refused_for_a_column_whose_percentages_are_read_as_shares(tmp_path):
+    path = table(tmp_path, HEAD + "s,a,5.7%\ns,b,-5%\n")
+    with pytest.raises(InputError, match=r"mean -2,000% to 10,000%. Expected bounds from -0.2 to 1"):
+        read_rows(path, COLUMNS, bounds=(-20.0, 100.0))
+    assert read_rows(path, COLUMNS, bounds=(-0.2, 1.0)).total == 2
+    assert read_rows(path, COLUMNS, bounds=(-1.0, 5.0)).total == 2  # growth may well be above 100 %
+
+
+def test_a_date_whose_month_could_be_its_day_is_refused_with_the_way_to_write_it(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("shop,banner,click,day\ns,a,1,31/12/2024\n")
+    columns = dataclasses.replace(COLUMNS, reward="click", time="day")
+    with pytest.raises(InputError, match=r"31/12/2024.*a date such as 2024-05-31 .*not 05/31/2024"):
+        read_rows(path, columns, ordered=True)

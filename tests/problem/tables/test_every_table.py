@@ -263,3 +263,13 @@ def test_the_time_puts_rows_in_order(tmp_path):
     numbered.to_csv(tmp_path / "n.csv", index=False)
     found = read_rows(tmp_path / "n.csv", COLUMNS, ordered=True)
     assert found.value.tolist() == table["revenue"].tolist()[::-1]
+
+
+@pytest.mark.parametrize("rows", [30, 3 * 2**16])
+def test_minus_zero_is_zero_in_small_and_large_tables(rows):
+    values = np.tile([0.0, -0.0, 1.0], rows // 3)
+    table = pd.DataFrame({"variant": ["a", "b"] * (rows // 2), "revenue": values})
+    for ordered in (False, True):
+        found = read_rows(table, Columns(option="variant", reward="revenue"), ordered=ordered).counted()
+        assert found.value.tolist() == [0, 1, 0, 1]
+        assert found.count.tolist() == [rows // 3, rows // 6] * 2

@@ -125,3 +125,11 @@ def test_a_frame_is_profiled_as_well():
     (reading,) = propose(frame, given={"reward": "outcome"})
     assert str(reading) == 'site = "hospital", option = "arm", reward = "outcome"'
     assert reading.reasons[0] == 'site = "hospital": "hospital" in its name, and it holds text: a, b'
+
+
+def test_a_column_that_is_mostly_empty_is_not_preferred_to_a_complete_one(tmp_path):
+    rows = [f"{'pq'[k % 2]},{'ab'[k // 2 % 2]},{'no,' if k % 5 else f'yes,{k}'}" for k in range(60)]
+    found = proposed(tmp_path, "city,offer,purchased?,revenue", *rows)
+    assert {text.rpartition("reward = ")[2] for text in found} == {'"purchased?"', '"revenue"'}
+    with pytest.raises(InputError, match=r"Name the column of the reward, such as --reward "):
+        only_reading(propose(tmp_path / "t.csv"), "t.csv")

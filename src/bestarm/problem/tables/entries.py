@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -66,6 +66,7 @@ def merged(entries: Entries) -> Entries:
     """
     if not len(entries.value):
         return entries
+    entries = replace(entries, value=entries.value + 0.0)  # −0 is 0
     cell = cells_of(entries.codes)
     return _hashed(entries, cell) or _sorted(entries, cell)
 

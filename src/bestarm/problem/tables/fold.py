@@ -23,7 +23,7 @@ from bestarm.util.text import counted, shorten
 
 MOST_WAITING = 2**21  # entries before they are merged
 LARGEST_COUNT = 2.0**50
-SKIP = 'missing = "skip" leaves out rows without a name or a number'
+SKIP = 'missing = "skip" (a flag: --missing skip) leaves out rows without a name or a number'
 HOLD = "Declare bounds = [low, high] that contain every reward, including future ones"
 
 _EMPTY = (np.empty(0, np.float64), np.empty(0, np.int64))
@@ -250,6 +250,12 @@ class Fold:
     def unusual(self) -> int:
         """How many numbers are written in another way than most of their column."""
         return sum(numbers.unusual for numbers in self.numbers.values())
+
+    @property
+    def percent(self) -> bool:
+        """Whether the rewards are percentages, which were read as shares."""
+        column = self.request.numbers.get("reward")
+        return column is not None and self.numbers[column].usual == PERCENT
 
     def notes(self) -> list[str]:
         """What the user should know about the cells."""

@@ -104,7 +104,9 @@ class Times(Numbers):
     def expected(self) -> str:
         """What a cell should hold, for errors."""
         kind = "a number" if self.expect == PLAIN else self.expect
-        return f"{kind}, as in most rows" if kind else "a number, or a date and time such as 2024-05-31T14:00"
+        if kind:
+            return f"{kind}, as in most rows"
+        return "a number, or a date such as 2024-05-31 or 2024-05-31T14:00 (not 05/31/2024 or 31/05/2024)"
 
     def meaning(self, cell: object) -> tuple[str, float] | None:
         """The kind of a cell and its number.

@@ -7,6 +7,7 @@ several readings are about as plausible, all of them are returned, and it is for
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -35,7 +36,7 @@ WORDS = {
     "count": "count n hour frequency freq weight times number quantity occurrence",
     "reward": "reward revenue rating score value sale outcome result correct latency rtt minute late profit "
     "income amount spend gain yield accuracy loss error delay duration click clicked converted success price "
-    "cost survived good",
+    "cost survived good purchased bought paid",
     "less": "latency rtt ping late lateness delay delayed duration loss error cost wait downtime failure "
     "failed defect complaint churn bounce mortality died death dead expense refund",
 }  # fmt: skip
@@ -145,8 +146,19 @@ def only_reading(found: Sequence[Reading], where: str) -> Reading:
     raise InputError(
         f"this table can be read in {len(found)} ways: {listed}{more}",
         where=where,
-        fix="Say which columns you mean",
+        fix=f"Name the column of the {_in_doubt(found)}",
     )
+
+
+def _in_doubt(found: Sequence[Reading]) -> str:
+    """The first role on which readings differ, with a flag that names its column."""
+    given = [reading.columns.plain for reading in found]
+    for role in ("option", "site", "reward", "successes", "trials", "count", "ratings"):
+        names = list(dict.fromkeys(columns.get(role) for columns in given))
+        if len(names) > 1:
+            name = next(name for name in names if name is not None)
+            return f"{role}, such as --{role} {shlex.quote(name)}" if role != "ratings" else "ratings"
+    return "rewards"
 
 
 _Rewards = Mapping[str, str | tuple[str, ...]]  # columns by role; several for ratings
@@ -263,8 +275,8 @@ def _fits(role: str, profile: Profile) -> float:
         return 2.0 if profile.holds == TEXT else 0.0
     if role == "reward":
         dull = bool(profile.words & (NAMED["dull"] | NAMED["count"] | NAMED["trials"]))
-        constant = profile.distinct < 2
-        return (2.0 if profile.holds != NUMBER else 1.0) - 4.0 * dull - 3.0 * constant
+        constant, gappy = profile.distinct < 2, profile.missing > profile.rows / 2
+        return (2.0 if profile.holds != NUMBER else 1.0) - 4.0 * dull - 3.0 * constant - 4.0 * gappy
     return 1.0
 
 

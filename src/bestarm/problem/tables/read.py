@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bestarm.errors import InputError
+from bestarm.errors import InputError, RewardError
 from bestarm.problem.counted import Rows
 from bestarm.problem.csv_file import demand_columns
 from bestarm.problem.tables.batches import Table
@@ -111,7 +111,7 @@ def read_rows(
         batch = np.cumsum(np.diff(entries.time, prepend=entries.time[:1]) != 0)
     return Rows(
         names[-2], names[-1], codes[-2], codes[-1], entries.value, np.ascontiguousarray(entries.count),
-        fold.width, tuple(notes), batch,
+        fold.width, tuple(notes), batch, fold.percent,
     )  # fmt: skip
 
 
@@ -127,7 +127,23 @@ def read_table(table: Table, request: Request, progress: Progress | None = None)
         raise _complaint(table, fold)
     if not fold.used:
         raise InputError("no row is left", where=table.name, fix="Check where, and that the table has rows")
+    _check_percentages(table, fold)
     return fold
+
+
+def _check_percentages(table: Table, fold: Fold) -> None:
+    """Raise InputError where bounds look like percentages, but the rewards are shares of 1."""
+    column, bounds = fold.request.numbers.get("reward"), fold.request.bounds
+    if bounds is None or not fold.percent:
+        return
+    if max(map(abs, bounds)) >= 10 * max(1.0, *map(abs, fold.range)):
+        low, high = bounds
+        raise InputError(
+            f'column "{column}" holds percentages, and 12% is read as 0.12: bounds from {low:g} to {high:g} '
+            f"mean {low:,.0%} to {high:,.0%}",
+            where=table.name,
+            expected=f"bounds from {low / 100:g} to {high / 100:g}, if you meant per cent",
+        )
 
 
 def _check(table: Table, request: Request) -> None:
@@ -148,7 +164,7 @@ def _check(table: Table, request: Request) -> None:
         )
 
 
-def _complaint(table: Table, fold: Fold) -> InputError:
+def _complaint(table: Table, fold: Fold) -> RewardError:
     """The error for the first bad cell of a table."""
     bad, first = fold.bad, fold.first
     if fold.merged or first is None:  # which row it was is not known yet: read again, in order
@@ -166,4 +182,4 @@ def _complaint(table: Table, fold: Fold) -> InputError:
     fix = first.fix
     if fix == HOLD:
         fix = f"In this table they range from {fold.range[0]:g} to {fold.range[1]:g}. {HOLD}"
-    return InputError(first.what + more, where=place_of(table, place), expected=first.expected, fix=fix)
+    return RewardError(first.what + more, where=place_of(table, place), expected=first.expected, fix=fix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from bestarm.problem.tables.cells import MISSING
 
 ROWS = 2**12  # in a batch
 LARGE = 2**20  # bytes, above which it pays to load PyArrow
-BLOCK = 2**23  # bytes that PyArrow reads at once
+BLOCK = 2**21  # bytes that PyArrow parses at once
+WHOLE = 2**28  # bytes up to which it parses a whole file at once, on all processors
 
 
 class _Slow(Exception):
@@ -65,19 +67,23 @@ class TextFile:
             raise _Slow from None
         from bestarm.problem.tables.arrow import cells_of
 
-        text = pa.dictionary(pa.int32(), pa.string())
-        types = {column: pa.float64() if column in wanted.numbers else text for column in wanted.columns}
+        names = pa.dictionary(pa.int32(), pa.string())
+        types = {column: pa.float64() if column in wanted.numbers else names for column in wanted.columns}
         lacking = [change(word) for word in MISSING for change in (str, str.upper, str.title)]
+        small = self.path.stat().st_size <= WHOLE
+        options = (
+            csv.ReadOptions(block_size=BLOCK, skip_rows=1, column_names=list(self.header)),
+            csv.ParseOptions(
+                delimiter=self.separator, newlines_in_values=not small or _holds(self.path, b'"')
+            ),
+            csv.ConvertOptions(column_types=types, include_columns=list(wanted.columns), null_values=lacking),
+        )
         try:
-            reader = csv.open_csv(
-                self.path,
-                csv.ReadOptions(block_size=BLOCK, skip_rows=1, column_names=list(self.header)),
-                csv.ParseOptions(delimiter=self.separator, newlines_in_values=True),
-                csv.ConvertOptions(
-                    column_types=types, include_columns=list(wanted.columns), null_values=lacking
-                ),
-            )
-            for piece in reader:
+            if small:
+                pieces = csv.read_csv(self.path, *options).to_batches()
+            else:
+                pieces = csv.open_csv(self.path, *options)
+            for piece in pieces:
                 if len(piece):
                     yield Batch(cells_of(piece, wanted))
         except pa.ArrowInvalid:
@@ -86,6 +92,12 @@ class TextFile:
     def place(self, row: int) -> str:
         with open_csv(self.path, self.name, self.separator) as file:
             return next(f"line {found.line}" for k, found in enumerate(file) if k == row)
+
+
+def _holds(path: Path, text: bytes) -> bool:
+    """Whether a file holds a text. Without quotes, every line break of a CSV file ends a row."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(text) >= 0
 
 
 def _numbers(cells: Sequence[str]) -> Cells:
