@@ -59,6 +59,9 @@ class EndlessClient:
         self.heard += isinstance(event, Received)
         return [Send("server", b"message %d" % self.heard, 64)]
 
+    def forget(self):
+        """There is nothing to forget."""
+
 
 def endless(folder):
     """Create the folder of such a federation with two clients, west-1 and east-1."""

@@ -6,6 +6,8 @@ line prints it and exits with code 2. Invalid input raises no other error.
 
 from __future__ import annotations
 
+UNSHOWN = "not shown, for privacy"
+
 
 class InputError(ValueError):
     """Invalid input from the user.
@@ -40,6 +42,14 @@ class InputError(ValueError):
         """Return this error with `where` in front of its location."""
         joined = f"{where}: {self.where}" if self.where else where
         return type(self)(self.what, where=joined, expected=self.expected, fix=self.fix)
+
+
+class RewardError(InputError):
+    """Invalid input that quotes a reward."""
+
+    def unshown(self) -> InputError:
+        """The same error without the reward, for rewards that are private."""
+        return InputError(f"a reward can't be used ({UNSHOWN})", where=self.where, expected=self.expected)
 
 
 class DiskFull(InputError):

@@ -276,7 +276,7 @@ def test_data_that_run_out_name_the_arm_and_a_remedy(tmp_path):
     assert "has 50 rewards, and the next look takes 72" in few.stdout
     assert "What helps: more data, epsilon" in few.stdout
     assert "tighter bounds" in few.stdout
-    assert "Still in the race: Rome/Gio, Rome/Leo, Oslo/Ida." in few.stdout  # Rome eliminated Dino
+    assert "Still in the race: Rome/Gio, Rome/Leo and Oslo/Ida." in few.stdout  # Rome eliminated Dino
     allowed = bestarm("run", of_couriers(tmp_path, rows=50), *fisher, "--budget", 100)
     assert "the budget of pulls per client (100)" in allowed.stdout
     assert "What helps: a larger budget" in allowed.stdout
@@ -321,6 +321,13 @@ def test_many_remaining_arms_are_listed(tmp_path):
     assert "g/arm19 and 2 more." in done.stdout
 
 
+def test_a_draft_for_sites_with_the_same_options_asks_which_is_best_overall(tmp_path):
+    rows = [f"{city},{courier},{k % 2}" for k in range(20) for city in ("Rome", "Oslo") for courier in "ab"]
+    (tmp_path / "late.csv").write_text("\n".join(["city,courier,late", *rows]) + "\n")
+    bestarm("new", "mine", "--csv", "late.csv", cwd=tmp_path)
+    assert 'question = "overall"    # CHECK' in (tmp_path / "mine.toml").read_text("utf-8")
+
+
 @pytest.mark.slow
 def test_new_reads_a_csv_file(tmp_path):
     of_couriers(tmp_path, rows=20)
@@ -328,6 +335,7 @@ def test_new_reads_a_csv_file(tmp_path):
     assert 'with group = "city", arm = "courier", reward = "minutes late". Next: read' in done.stdout
     text = (tmp_path / "mine.toml").read_text("utf-8")
     assert 'reward = "minutes late"' in text
+    assert "question = " not in text  # each city has couriers of its own
     checked = bestarm("check", "mine.toml", cwd=tmp_path)
     assert "2 groups, 4 arms" in checked.stdout
     named = bestarm(
@@ -346,7 +354,7 @@ def test_new_reads_a_csv_file(tmp_path):
 def test_a_path_that_is_not_a_run_is_reported_with_a_next_step(tmp_path):
     of_couriers(tmp_path, rows=2)
     for args, words in (
-        (("report", "late.csv"), "bestarm new FILE"),
+        (("report", "late.csv"), "bestarm evidence FILE"),
         (("run", "late.csv"), "bestarm new late.csv"),
         (("report", "nope.json"), "bestarm run … --out FILE"),
     ):

@@ -53,7 +53,7 @@ def test_the_overall_answer_is_shown_with_a_table_of_options_by_site(bestarm, tm
     done = bestarm("run", "overall.toml", "--seed", 1, "--out", "record.json", "--report", "page.html")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("B is the best option overall, on the weighted average over 2 sites")
+    assert lines[0].startswith("B is the best option overall, on average over 2 weighted sites")
     assert "however much the sites differ" in done.stdout
     assert "Another option has the best mean at EU (A)" in done.stdout
     assert bestarm("verify", "record.json", "--replay").returncode == 0

@@ -343,7 +343,7 @@ def test_a_csv_file_is_refused_as_a_scenario_with_a_way_to_make_one(tmp_path):
     text = written(path, target, arm="who")
     assert "3 rows" in text
     assert "bounds = [-10, 100]" in text
-    assert "rows without a name or a number: 1" in text
+    assert "1 of 3 rows lack a name or a number" in text
     assert "#   1 | Rome | Gio | -5.8" in text
     target.write_text(text.replace("# missing", "missing"), encoding="utf-8")
     problem = ba.load(target).problem
@@ -481,5 +481,6 @@ def test_any_table_can_be_the_data_of_a_scenario(tmp_path):
 
 def test_names_that_look_alike_are_noted_in_the_data(tmp_path):
     csv = CSV.replace("A,y", "a,y")
-    said = "Column \"city\": 'A' and 'a' differ only by blanks or case, and count as different names."
-    assert str(ba.load(data(tmp_path, COLUMNS, csv)).problem.data).endswith(said)
+    said = "Column \"city\": 'A' and 'a' differ only by blanks or case, and count as different names"
+    text = str(ba.load(data(tmp_path, COLUMNS, csv)).problem.data)
+    assert text.endswith(f"{said} (if they mean the same, write them alike in the table).")

@@ -77,7 +77,7 @@ def test_with_one_edge_too_few_a_placed_adversary_leaves_a_peer_undecided(f, exc
     keys = {"delta": 0.1, "seed": 1, "byzantine": f, "exchange": exchange, "adversaries": liars}
     with pytest.raises(InputError, match="use --force") as refused:
         ba.identify(problem, "p2p", network=graph, **keys)
-    assert "Add 1 edges" in str(refused.value)
+    assert "Add 1 edge (" in str(refused.value)
     record = ba.identify(problem, "p2p", network=graph, force=True, **keys)
     assert "fewer than byzantine" in record.network["broken"]
     assert record.good_event

@@ -81,7 +81,7 @@ def main() -> None:
         if not is_full(error):
             raise
         where = error.filename or "standard output"
-        complain(f"{where}: the disk is full. Make space and run the command again.", as_json)
+        complain(f"{where}: the disk is full. Free some space and run the command again.", as_json)
         code = DISK_FULL
     except typer.TyperException as error:
         complain(error.format_message(), as_json)

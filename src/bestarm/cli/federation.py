@@ -22,6 +22,7 @@ from bestarm.cli.render.trial import show_trial
 from bestarm.cli.sources import Rewards, TestOption
 from bestarm.cli.terminal import out, print_line, remark, safe, say, unreachable
 from bestarm.scenario.load import load
+from bestarm.util.text import counted
 
 app = typer.Typer(add_completion=False, help="Make and manage a federation on real machines.")
 app.command("bundle")(federation_bundle)
@@ -149,7 +150,7 @@ def renew_server_key(folder: Folder, as_json: Json = False) -> int:
 @app.command("demo")
 def demo(
     folder: DemoFolder = None,
-    seed: Annotated[int, typer.Option(help="of the rewards, and of the moment of the kill")] = 7,
+    seed: Annotated[int, typer.Option(help="seed of the rewards and of the moment of the kill")] = 7,
     as_json: Json = False,
 ) -> int:
     """Run eight client processes here. One lies, one is slow, one is killed and comes back."""
@@ -295,5 +296,5 @@ def client(
     text = f"{arm} is the best arm" if arm else "the run ended without a verdict"
     if verdict and verdict.answers and arm:
         text = f"the answer is: {arm}"
-    say(facts, f"{text}; {run.site.pulls:,} pulls were made here", as_json)
+    say(facts, f"{text}; {counted(run.site.pulls, 'pull')} made here", as_json)
     return OK if arm or verdict is None else UNDECIDED

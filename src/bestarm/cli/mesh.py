@@ -21,6 +21,7 @@ from bestarm.cli.sources import Rewards, TestOption
 from bestarm.cli.terminal import complain, out, print_line, remark, safe, say, unreachable
 from bestarm.errors import InputError
 from bestarm.scenario.load import load
+from bestarm.util.text import counted
 
 app = typer.Typer(add_completion=False, help="Make and check a mesh of peers on real machines.")
 app.command("bundle")(mesh_bundle)
@@ -52,7 +53,9 @@ def init(
         list[str] | None,
         typer.Option(metavar="NODE=HOST:PORT", help="where a node listens; may be given for each"),
     ] = None,
-    port: Annotated[int, typer.Option(help="of the first node without an address; 0 for free ones")] = 7443,
+    port: Annotated[
+        int, typer.Option(help="port of the first node without an address; 0 for free ones")
+    ] = 7443,
     new_run: Annotated[
         bool, typer.Option("--new-run", help="begin another run with the existing keys")
     ] = False,
@@ -84,7 +87,7 @@ def init(
     if as_json:
         print(json.dumps({**facts, "folders": {name: str(place) for name, place in places.items()}}))
         return OK
-    out.print(safe(f"{folder}: a mesh of {clients} nodes. {NAMES_ONLY}"), soft_wrap=True)
+    out.print(safe(f"{folder}: a mesh of {counted(clients, 'node')}. {NAMES_ONLY}"), soft_wrap=True)
     show_folders(places, terms.layout, "run it again with --json to see all")
     old = " This is a new run: on each machine, move the old run's journal.db* away." if new_run else ""
     text = "Copy each folder to its machine; there: bestarm peer NODE --exec 'read-sensor {arm}'."
@@ -109,14 +112,14 @@ def check(
         for trouble in found:
             out.print(safe(f"{trouble.node} → {trouble.about}: {trouble.what}"), soft_wrap=True)
         if not found:
-            out.print(f"{looked} nodes checked, no problems found.")
+            out.print(f"{counted(looked, 'node')} checked, no problems found.")
     return UNREACHABLE if found else OK
 
 
 @app.command("demo")
 def demo(
     folder: DemoFolder = None,
-    seed: Annotated[int, typer.Option(help="of the order in which peers start")] = 7,
+    seed: Annotated[int, typer.Option(help="seed of the order in which peers start")] = 7,
     as_json: Json = False,
 ) -> int:
     """Run twelve peers here. One lies, one is killed and comes back, one starts late."""
@@ -197,5 +200,5 @@ def peer(
     end = f"{verdict.arm} is the best arm" if verdict.arm else f"undecided ({verdict.reason})"
     for client, why in run.node.suspects().items():
         remark(f"proven faulty: {client}, {why}", style="red")
-    say(facts, f"{end}; {run.node.pulls:,} pulls were made here", as_json)
+    say(facts, f"{end}; {counted(run.node.pulls, 'pull')} made here", as_json)
     return OK if verdict.arm else UNDECIDED

@@ -61,7 +61,7 @@ def plan(
     elif scenario is not None:
         loaded, chosen = load_asked(scenario, chosen)
     else:
-        raise InputError("there is nothing to plan for", expected="a scenario file or --gaps")
+        raise InputError("neither a scenario nor --gaps was given", expected="a scenario file or --gaps")
     try:
         with plan_progress(quiet=as_json) as watch:
             methods = None if method is None else [method]

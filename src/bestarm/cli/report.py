@@ -21,7 +21,7 @@ def report(
         typer.Argument(
             metavar="RUN",
             help="a record, evidence, a study's rows, a run's journal, or the folder of a server, a client, "
-            "a mesh's node or an experiment",
+            "a mesh node or an experiment",
         ),
     ],
     save: Annotated[
@@ -66,7 +66,8 @@ def watch(
         Path,
         typer.Argument(
             metavar="RUN",
-            help="a run's journal, a record, a study's rows, or the folder of a server, a client or a node",
+            help="a run's journal, a record, a study's rows, or the folder of a server, a client, a node or "
+            "an experiment",
         ),
     ],
     host: Annotated[

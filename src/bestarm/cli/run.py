@@ -40,6 +40,7 @@ from bestarm.simulate.adversary import refuse_attacks
 from bestarm.simulate.identify import Interrupted, check_network, default_method, identify, prepare
 from bestarm.simulate.setup import Scenario
 from bestarm.util.files import write_new
+from bestarm.util.text import counted
 
 
 @with_options
@@ -181,9 +182,10 @@ def check(scenario: ScenarioPath, as_json: Json = False) -> int:
 def _show_aim(best: str, data: Data | None) -> None:
     """Print what "best" means, and from which rows."""
     if data:
-        less = f"; {data.skipped:,} rows without a name or a number are skipped" if data.skipped else ""
+        less = f"; {counted(data.skipped, 'row')} without a name or a number skipped" if data.skipped else ""
         out.print(
-            f"Best means {safe(best)}, from {data.rows:,} rows of {safe(data.csv)}{less}.", soft_wrap=True
+            f"Best means {safe(best)}, from {counted(data.rows, 'row')} of {safe(data.csv)}{less}.",
+            soft_wrap=True,
         )
     elif best:
         out.print(f"Best means {safe(best)}.")

@@ -66,10 +66,10 @@ class Rewards:
     )
     webhook: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="with --serve: tell it about the verdict, alarms and standstill"),
+        typer.Option(metavar="URL", help="with --serve: send the verdict, alarms and stalls to this address"),
     ] = None
     stalled_after: Annotated[
-        str | None, typer.Option(help="with --serve: when the site stands still [default: 24h]")
+        str | None, typer.Option(help="with --serve: when the site counts as stalled [default: 24h]")
     ] = None
     rate: Annotated[
         float | None, typer.Option(help="with --serve: requests per second of a caller [default: 1000]")

@@ -21,6 +21,7 @@ from bestarm.evidence.record import is_evidence as is_recorded_evidence
 from bestarm.records.record import Record
 from bestarm.records.verify import verify as verify_run
 from bestarm.simulate import run_journal
+from bestarm.util.text import counted
 
 if TYPE_CHECKING:  # its packages are optional
     from bestarm.deploy.verification import Finding
@@ -84,6 +85,13 @@ def _verify_record(path: Path, replay: bool, roster: Path | None, as_json: bool)
             fix="Leave it out",
         )
     result = verify_record(loaded, roster, replay=replay and loaded.seed is not None)
+    if result.ok and replay and loaded.seed is None and loaded.time is not None:
+        raise InputError(
+            "the record is sound, but a private run on real rewards has no seed in its record: with it, "
+            "anyone could undo the random answers",
+            where=str(path),
+            fix="Leave out --replay",
+        )
     if result.ok and replay and loaded.seed is None:
         raise InputError(
             "the record is sound, but a federation's record has no seed to replay it from",
@@ -127,8 +135,11 @@ def _verify_experiment(path: Path, roster: Path | None, as_json: bool) -> int:
         _show_failures(failures)
     else:
         end = "it is not finished" if verdict is None else verdict.summary or f"undecided ({verdict.reason})"
-        text = f"{safe(str(path))} is sound: {found.assigned:,} assignments, {found.told:,} rewards, "
-        out.print(f"{text}each once; {found.counted:,} count; {safe(end)}.", soft_wrap=True)
+        counts = f"{counted(found.assigned, 'assignment')}, {counted(found.told, 'reward')}"
+        out.print(
+            f"{safe(str(path))} is sound: {counts}, each once; {found.counted:,} count; {safe(end)}.",
+            soft_wrap=True,
+        )
     return OK if not failures else NOT_VERIFIED
 
 

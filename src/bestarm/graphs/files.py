@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bestarm.errors import InputError
 from bestarm.graphs.graph import Graph, _numbered
-from bestarm.util.text import shorten
+from bestarm.util.text import counted, shorten
 
 
 def _read_graphml(path: Path) -> Graph:
@@ -76,7 +76,7 @@ def _matrix(rows: list[tuple[int, list[str]]]) -> Graph:
         rows = rows[1:]
     if len(rows) != width:
         raise InputError(
-            f"{len(rows)} rows and {width} columns",
+            f"{counted(len(rows), 'row')} and {counted(width, 'column')}",
             expected="a square matrix of 0 and 1, below an optional line of names",
         )
     edges = []

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bestarm.errors import InputError
-from bestarm.util.text import nearest, shorten
+from bestarm.util.text import counted, nearest, shorten
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -37,9 +37,17 @@ MAX_NODES = 1_000_000_000
 class Graph:
     """An immutable directed graph of nodes 0 … n−1. An edge u → v means that v hears u.
 
-    Nodes may have names and positions. Node u is heard by ``targets[starts[u]:starts[u + 1]]``. If a graph
-    has names, all functions take and return sets of names. Build a graph with ``from_edges``,
+    If a graph has names, all functions take and return sets of names. Build a graph with ``from_edges``,
     ``from_networkx``, ``read`` or a generator.
+
+    Parameters
+    ----------
+    starts, targets : array of int
+        Node u is heard by ``targets[starts[u]:starts[u + 1]]``.
+    names : tuple of str, optional
+        The names of the nodes.
+    positions : array, optional
+        Where plots draw the nodes: one row (x, y) per node.
 
     Examples
     --------
@@ -58,7 +66,7 @@ class Graph:
                 array.setflags(write=False)
 
     def __repr__(self) -> str:
-        return f"Graph({self.n:,} nodes, {len(self.targets):,} edges)"
+        return f"Graph({counted(self.n, 'node')}, {counted(len(self.targets), 'edge')})"
 
     @staticmethod
     def from_edges(

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from bestarm.errors import InputError
 from bestarm.problem.scale import Scale
 from bestarm.problem.tables.batches import Table
@@ -30,7 +32,7 @@ HEAD = """\
 # Its first rows:
 {sample}
 {ways}
-delta = 0.05            # the answer may be wrong with at most this probability
+{question}delta = 0.05            # the answer may be wrong with at most this probability
 goal = "{goal}"            # {check}"max": the highest mean is best; "min": the lowest
 {unit}            # what rewards are measured in, for reports
 
@@ -52,6 +54,10 @@ ROWS = """\
 rows = "once"
 #   CHECK: "once": each row is played once, in order, and the verdict is about where the rows came from;
 #   "resample": a simulation that draws from these rows again and again, and is about this table alone.
+"""
+QUESTION = """\
+question = "overall"    # CHECK: which option is best on average over the sites? All have the same options.
+#                         "each": the best at each site; "anywhere": the best option of any site
 """
 MOST_COLUMNS = 8  # of the sample
 
@@ -108,6 +114,7 @@ def scenario_for(proposal: Proposal, path: Path, target: Path, goal: str = "", u
         columns="\n".join(f"#   {visible(p.name)}: {p}" for p in proposal.profiles),
         sample="\n".join(f"#   {line}" for line in sample_lines(proposal)),
         ways="".join(f"# {line}\n" for line in ways(proposal.readings)), goal=goal or "max",
+        question=QUESTION if len(proposal.readings) == 1 and _share_options(fold) else "",
         check="" if goal else "CHECK: ", key="csv" if path.suffix.lower() == ".csv" else "table",
         path=_quoted(Path(relative).as_posix()), unit=f"unit = {_quoted(unit)}" if unit else '# unit = "ms"',
     )  # fmt: skip
@@ -125,10 +132,20 @@ def scenario_for(proposal: Proposal, path: Path, target: Path, goal: str = "", u
         )
     if fold.skipped:
         text += (
-            f'# missing = "skip"\n#   CHECK: this leaves out the rows without a name or a number: '
-            f"{fold.skipped:,}\n"
+            f'# missing = "skip"\n#   CHECK: {fold.skipped:,} of {fold.rows:,} rows lack a name or a number, '
+            "an error without this line. With it they\n#   are left out, and the answer is about the other "
+            "rows only: orders that have a revenue,\n#   say, and not all visitors.\n"
         )
     return text + ROWS
+
+
+def _share_options(fold: Fold) -> bool:
+    """Whether there are several sites, and each has rows of every option."""
+    codes = fold.entries().codes
+    if len(codes) < 2:
+        return False
+    sites, options = (len(np.unique(code)) for code in codes)
+    return sites > 1 and len(np.unique(codes, axis=1).T) == sites * options
 
 
 def ways(found: Sequence[Reading]) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from bestarm.errors import InputError
+from bestarm.errors import InputError, RewardError
 from bestarm.graphs.generators import circulant, clique_tree, complete, geometric, preferential
 from bestarm.graphs.graph import Graph
 from bestarm.problem.csv_data import data_problem
@@ -127,7 +127,10 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
     if "sigma" in keys and family is None:
         raise InputError(f"sigma = {shorten(keys['sigma'])} belongs to a family", fix='Add family = "paper"')
     made = FAMILIES[family] if family else None
-    problem = _problem(keys, folder)
+    try:
+        problem = _problem(keys, folder)
+    except RewardError as error:
+        raise (error.unshown() if "privacy" in keys else error) from None
     if "privacy" in keys:
         problem = problem.private(keys["privacy"])
         made = functools.partial(_hidden, made, keys["privacy"]) if made else None

@@ -106,7 +106,8 @@ def identify(
     delta : float, optional
         The probability of a wrong answer is at most this.
     seed : int, optional
-        The seed. By default a random one is chosen; the record contains it.
+        The seed. By default a random one is chosen. The record contains it, unless rewards are real and
+        private: with the seed, anyone could undo the random answers.
     adversaries : sequence of Adversary, optional
         Clients that lie.
     network : Network or Graph, optional

@@ -190,41 +190,134 @@ class Attack:
         return getattr(cls, method) is not getattr(Attack, method)
 
     def begins(self) -> list[bytes]:
-        """The messages that it sends before its first pull."""
+        """The messages that it sends before its first pull.
+
+        Returns
+        -------
+        list of bytes
+            The payloads; none by default.
+        """
         return []
 
     def speaks(self) -> bool:
-        """Whether it sends this message at all."""
+        """Whether it sends this message at all.
+
+        Returns
+        -------
+        bool
+            True by default.
+        """
         return True
 
     def arm(self, arm: int) -> int:
-        """The arm that it claims is its best."""
+        """The arm that it claims is its best.
+
+        Parameters
+        ----------
+        arm : int
+            The arm that an honest client would name.
+
+        Returns
+        -------
+        int
+            The arm that it names.
+        """
         return arm
 
     def mean(self, arm: int, mean: float) -> float:
-        """The mean that it claims for an arm."""
+        """The mean that it claims for an arm.
+
+        Parameters
+        ----------
+        arm : int
+            The arm.
+        mean : float
+            The mean that an honest client would report, in [0, 1].
+
+        Returns
+        -------
+        float
+            The mean that it reports.
+        """
         return mean
 
     def count(self, count: int) -> int:
-        """The number of pulls that it claims."""
+        """The number of pulls that it claims.
+
+        Parameters
+        ----------
+        count : int
+            The number that an honest client would report.
+
+        Returns
+        -------
+        int
+            The number that it reports.
+        """
         return count
 
     def interval(self, lower: float, upper: float) -> tuple[float, float]:
-        """The bounds on a mean that it claims, where messages hold bounds."""
+        """The bounds on a mean that it claims, where messages hold bounds.
+
+        Parameters
+        ----------
+        lower, upper : float
+            The bounds that an honest peer would report.
+
+        Returns
+        -------
+        tuple of two float
+            The bounds that it reports.
+        """
         return lower, upper
 
     def verdict(self, group: int, arm: int) -> tuple[int, int]:
-        """The winner that a peer announces: by default a false one if it lies about arms or means."""
+        """The winner that a peer announces: by default a false one if it lies about arms or means.
+
+        Parameters
+        ----------
+        group, arm : int
+            The winner that an honest peer would announce.
+
+        Returns
+        -------
+        tuple of two int
+            The group and the arm that it announces.
+        """
         if self.mean(arm, 0.5) == 0.5 and self.arm(arm) == arm:
             return group, arm
         return (group + 1) % len(self.machine.layout.groups), 0
 
     def words(self, payload: bytes) -> list[bytes]:
-        """The messages that it sends instead of this one."""
+        """The messages that it sends instead of this one.
+
+        Parameters
+        ----------
+        payload : bytes
+            The message, with the claims of this attack in it.
+
+        Returns
+        -------
+        list of bytes
+            The payloads; by default this one.
+        """
         return [payload]
 
     def words_for(self, place: int, payload: bytes) -> list[bytes]:
-        """The messages that a peer sends to neighbour number `place` instead of this one."""
+        """The messages that a peer sends to one neighbour instead of this one.
+
+        Parameters
+        ----------
+        place : int
+            The number of the neighbour, from 0.
+        payload : bytes
+            The message, with the claims of this attack in it.
+
+        Returns
+        -------
+        list of bytes
+            The payloads; by default those of ``words``.
+        """
         return self.words(payload)
 
     def summary(self, own: Summary) -> list[bytes]:

@@ -19,7 +19,7 @@ from bestarm.graphs.robustness import (
 )
 from bestarm.problem.layout import Layout
 from bestarm.simulate.adversary import Adversary, check_adversaries
-from bestarm.util.text import shorten
+from bestarm.util.text import counted, shorten
 
 PLACEMENTS = ("random", "worst")
 MOST_TO_FIX = 300  # nodes; the time to find helpful edges grows with the square of this
@@ -89,7 +89,8 @@ class Network:
         """The node of each client."""
         if self.graph.n != len(layout.clients):
             raise InputError(
-                f"the network has {self.graph.n} nodes, but there are {len(layout.clients)} clients",
+                f"the network has {counted(self.graph.n, 'node')}, but the problem has "
+                f"{counted(len(layout.clients), 'client')}",
                 expected="one node per client",
             )
         names = self.graph.names
@@ -156,7 +157,7 @@ class Network:
             try:
                 more = weak_points(self.graph, groups, exchange)
                 edges = ", ".join(f"{u}→{v}" for u, v in more[:4]) + (", …" if len(more) > 4 else "")
-                remedy = f"Add {len(more)} edges ({edges}), lower byzantine, or use --force"
+                remedy = f"Add {counted(len(more), 'edge')} ({edges}), lower byzantine, or use --force"
             except InputError as error:
                 remedy = f"{str(error).rstrip('.')}; or lower byzantine, or use --force"
         return f"{what}. {remedy}"

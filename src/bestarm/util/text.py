@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def shorten(value: object) -> str:
@@ -37,6 +37,18 @@ def counted(n: int, noun: str) -> str:
     ('1 round', '2,000 rounds')
     """
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Names with commas and an "and", cut off after the first ones.
+
+    >>> listed(["a", "b"]), listed(["a", "b", "c"]), listed(["a", "b", "c"], most=2)
+    ('a and b', 'a, b and c', 'a, b and 1 more')
+    """
+    if not names:
+        return ""
+    *first, last = names if len(names) <= most else [*names[:most], f"{len(names) - most:,} more"]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

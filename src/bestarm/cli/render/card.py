@@ -6,11 +6,12 @@ from rich.table import Table
 
 from bestarm.cli.terminal import out, safe
 from bestarm.protocol.rounds import DROPPED
-from bestarm.records.card import AnswerCard, LeadFacts, OptionFacts
-from bestarm.records.describe import dropped_groups, fate
-from bestarm.records.figures import lead_said, lift_said, option_said, said, span
+from bestarm.records.card import AnswerCard, OptionFacts
+from bestarm.records.describe import dropped_groups, fate, nothing_promised
+from bestarm.records.figures import ahead_said, option_said, said, span
 from bestarm.records.record import Record
 from bestarm.records.views import trace_of
+from bestarm.util.text import counted
 
 MOST_ROWS = 20  # of a table
 STYLES = {"good": "bold green", "amber": "bold yellow", "bad": "bold red", "going": "bold"}
@@ -37,31 +38,11 @@ def show_lead(card: AnswerCard) -> None:
     best = next((row for row in card.options if row.best), None)
     if best is not None and best.mean is not None:
         say_long(f"Its mean is about {option_said(best, card.percent, card.unit)}.")
-    _show_sites(card)
-    if card.lead is not None:
-        first = "Ahead by" if best is not None else f"{card.lead.option} leads by"
-        say_long(f"{first} {_lead(card, card.lead)}.")
-    for lift in card.lifts:
-        say_long(f"{lift.option}: {_lead(card, lift)}.")
-
-
-def _show_sites(card: AnswerCard) -> None:
-    """Print the best option of each site, or the one that leads, and how far it is ahead."""
-    leads = {lead.option: lead for lead in card.site_leads}
-    for row in card.sites[:MOST_ROWS]:
-        lead = leads.pop(row.name, None)
-        ahead = f"; ahead by {_lead(card, lead)}" if lead else ""
-        say_long(f"{row.name}: about {option_said(row, card.percent, card.unit)}{ahead}.")
-    if (more := len(card.sites) - MOST_ROWS) > 0:
-        out.print(f"… and {more:,} more sites (the record and the report have all of them)", style="dim")
-        return
-    for lead in leads.values():
-        say_long(f"{lead.option} leads by {_lead(card, lead)}, which is open.")
-
-
-def _lead(card: AnswerCard, lead: LeadFacts) -> str:
-    lift = lift_said(lead)
-    return lead_said(lead, card.percent, card.unit) + (f", which is {lift}" if lift else "")
+    told = ahead_said(card)
+    for text in told[:MOST_ROWS]:
+        say_long(text)
+    if (more := len(told) - MOST_ROWS) > 0:
+        out.print(f"… and {more:,} more (the record and the report have all of them)", style="dim")
 
 
 def show_risk(card: AnswerCard) -> None:
@@ -115,11 +96,11 @@ def fates(record: Record) -> dict[str, str]:
         for a, arm in enumerate(group["arms"]):
             name, leaves = f"{group['name']}/{arm}", lost.get((j, a))
             if name == verdict.arm:
-                found[name] = "winner"
+                found[name] = "named, unsafe" if nothing_promised(record) else "winner"
             elif group["name"] in dropped:
                 found[name] = DROPPED
             elif leaves is not None:
-                found[name] = f"out after {leaves.pulls[1]:,} pulls"
+                found[name] = f"out after {counted(leaves.pulls[1], 'pull')}"
             elif record.peers is not None and verdict.status == "identified":  # peers keep no common race
                 found[name] = "out"
             elif line is not None and line.arm in (None, a):

@@ -14,10 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from bestarm.cli.render.card import MOST_ROWS
-from bestarm.cli.render.numbers import listed
 from bestarm.cli.terminal import err, safe
 from bestarm.deploy.waits import said
-from bestarm.util.text import counted
+from bestarm.util.text import counted, listed
 
 if TYPE_CHECKING:
     from bestarm.deploy.federation.client import Progress

@@ -8,9 +8,8 @@ from typing import Any
 from rich.table import Table
 
 from bestarm.cli.render.card import MOST_ROWS, say_long
-from bestarm.cli.render.numbers import listed
 from bestarm.cli.terminal import out, safe
-from bestarm.util.text import counted
+from bestarm.util.text import counted, listed
 
 MOST_NAMES = 12  # nodes or edges in a sentence
 
@@ -27,7 +26,7 @@ def show_network(facts: dict[str, Any], r: float, exchange: str) -> None:
     exchange : str
         The exchange that the added edges are for.
     """
-    out.print(f"{facts['nodes']:,} nodes, {facts['edges']:,} edges")
+    out.print(f"{counted(facts['nodes'], 'node')}, {counted(facts['edges'], 'edge')}")
     for kind, f in facts["tolerance"].items():
         text = (
             "[bold]cannot run at all[/]: some reports never reach every client"

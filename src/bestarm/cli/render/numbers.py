@@ -26,16 +26,6 @@ def count(x: float) -> str:
     return "unbounded" if math.isinf(x) else f"{x:,.0f}" if x < 1e5 else short(x)
 
 
-def listed(names: list[str], most: int) -> str:
-    """The first `most` names, and how many more there are.
-
-    >>> listed(["a", "b", "c"], 2)
-    'a, b and 1 more'
-    """
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
-
-
 def bar(mean: float, lower: float, upper: float, flip: bool, width: int = 36) -> str:
     """An interval of [0, 1] drawn in a line of characters, from the least reward to the largest.
 

@@ -33,7 +33,7 @@ def show_plan(found: Plan) -> None:
     if found.limit is not None:
         out.print(
             f"Limit: {found.limit.holds_for} needs on average at least {count(found.limit.total)} pulls, "
-            f"and {count(found.limit.longest)} by its longest client (proved).",
+            f"and {count(found.limit.longest)} by its busiest client (proved).",
             soft_wrap=True,
         )
     elif found.no_limit:

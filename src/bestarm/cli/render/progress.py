@@ -13,6 +13,7 @@ from rich.progress import Progress as Bar
 from bestarm.cli.terminal import err
 from bestarm.simulate.run import Progress
 from bestarm.study.study import StudyProgress
+from bestarm.util.text import counted
 
 if TYPE_CHECKING:
     from bestarm.study.forecast import PlanProgress
@@ -44,7 +45,7 @@ def run_progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
             bar.start()
             started = True
         if started:
-            text = f"{progress.pulls:,} pulls, {progress.rounds} rounds"
+            text = f"{counted(progress.pulls, 'pull')}, {counted(progress.rounds, 'round')}"
             bar.update(task, description=text, completed=progress.reported, total=progress.clients)
 
     try:
@@ -133,7 +134,7 @@ def evidence_progress(
 
     try:
         yield (
-            lambda rows: show(f"{rows:,} rows read", rows, None),
+            lambda rows: show(f"{counted(rows, 'row')} read", rows, None),
             lambda done, total: show("random orders of the rows", done, total),
         )
     finally:

@@ -18,7 +18,7 @@ from bestarm.cli.render.card import (
     show_ranking,
     show_risk,
 )
-from bestarm.cli.render.numbers import bar, listed
+from bestarm.cli.render.numbers import bar
 from bestarm.cli.render.questions import show_options
 from bestarm.cli.terminal import out, safe
 from bestarm.problem.data import Data
@@ -43,7 +43,7 @@ from bestarm.records.figures import next_steps
 from bestarm.records.questions import option_table
 from bestarm.records.record import Record
 from bestarm.records.views import trace_of
-from bestarm.util.text import counted
+from bestarm.util.text import counted, listed
 
 
 def show(record: Record, drawn: bool = False, file: str | None = None) -> None:
@@ -80,9 +80,9 @@ def show(record: Record, drawn: bool = False, file: str | None = None) -> None:
         if not record.options.get("summaries", True):
             out.print(f"Numbers of the other arms: {card.kept} (summaries = false).", style="dim")
     _show_costs(record)
-    show_next(next_steps(card, _outlook_of(record), what_helps(record)), _commands(record, file))
+    show_next(next_steps(card, _outlook_of(record), what_helps(record)), _commands(record, card, file))
     seed = "" if record.seed is None else f", seed {record.seed}"  # a federation's rewards have none
-    again = f" (drawn at random; --seed {record.seed} gives the same run)" if drawn else ""
+    again = f" (drawn at random; --seed {record.seed} gives the same run)" if drawn and seed else ""
     labels = "".join(f", {label}" for label in (record.name, record.date) if label)
     say_long(f"method {record.method}{seed}{again}{labels}", "dim")
 
@@ -96,10 +96,11 @@ def _outlook_of(record: Record) -> Outlook | None:
     return outlook(record)
 
 
-def _commands(record: Record, file: str | None) -> list[str]:
-    """The commands for the next step, if there is a file."""
+def _commands(record: Record, card: AnswerCard, file: str | None) -> list[str]:
+    """The commands for the next step; without a file, how to get one."""
     if file is None:
-        return []
+        kept = record.seed is not None and record.verdict.status == "identified" and card.tone != "bad"
+        return ["Add --out record.json to keep the record."] if kept else []
     replay = " --replay" if record.seed is not None and not record.interrupted else ""
     return [f"bestarm verify {shlex.quote(file)}{replay}", f"bestarm report {shlex.quote(file)}"]
 
@@ -189,7 +190,7 @@ def _show_costs(record: Record) -> None:
         p = record.pulls
         split = method.local_bests or p.phase1
         parts = f" ({p.phase1:,} in {first}, {p.phase2:,} in {second})" if split else ""
-        out.print(f"{p.total:,} pulls{parts}, at most {p.max_per_client:,} by one client")
+        out.print(f"{counted(p.total, 'pull')}{parts}, at most {p.max_per_client:,} by one client")
     if record.time is not None:
         out.print(f"{counted(record.time, 'time step')} (each client makes one pull per step)")
     if record.peers is None:

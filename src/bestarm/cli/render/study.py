@@ -10,6 +10,7 @@ from bestarm.cli.render.numbers import short
 from bestarm.cli.terminal import out, safe
 from bestarm.stats.limit import limited
 from bestarm.study.trials import Trials
+from bestarm.util.text import counted
 
 COSTS = {
     "rounds": "rounds", "time": "time", "pulls_total": "pulls", "pulls_max": "longest", "bits_up": "bits up",
@@ -24,7 +25,7 @@ def show_study(done: Trials) -> None:
     # A pipe gets the table whole; a narrow terminal wraps cells and cuts none.
     out.print(_table(done, rows, limits), width=None if out.is_terminal else 200)
     out.print(
-        f"Means of {done.trials:,} trials ± 95 %. time: in steps; each client makes one pull per "
+        f"Means of {counted(done.trials, 'trial')} ± 95 %. time: in steps; each client makes one pull per "
         + "step. longest: pulls of the busiest client. "
         + (f"×limit: pulls divided by the smallest possible mean of {limited(coins)}. " if limits else "")
         + "wrong: wrong answers, and the upper end of the exact 95 % interval of their rate. "

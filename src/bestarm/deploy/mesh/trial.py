@@ -27,6 +27,7 @@ from bestarm.deploy.trial import (
     try_source,
 )
 from bestarm.util.journal import Journal
+from bestarm.util.text import counted
 
 
 def trial(folder: Path, make: Callable[[Wants], Source]) -> list[Finding]:
@@ -77,4 +78,4 @@ def _node(place: Place) -> tuple[Wants, str]:
     with journal:
         node = Node(place, journal, speak=False)
         state = "has its verdict" if node.verdict is not None else "can be resumed"
-        return node, f"{len(journal):,} events, {node.pulls:,} pulls; the run {state}"
+        return node, f"{counted(len(journal), 'event')}, {counted(node.pulls, 'pull')}; the run {state}"
