@@ -5,7 +5,10 @@ Promised: P(the answer is wrong, or any interval misses, or a lead misses) ≤ �
 Fed-Fisher, and 2,000 by the machines for the other cases, some of them with liars. ``at most`` is the exact
 99.9 % upper bound on the rate (Clopper and Pearson), which must be below δ + α. ``bias`` is the winner's
 curse: how much too high the winner's mean is on average; ``of half`` is the same as a share of the half-width
-of its interval, which the entries of methods state (`curse`).
+of its interval, which the entries of methods state (`curse`), and the answer cards of recorded data.
+
+The last rows (``winners_curse``) are about the other methods. Fed-SEL by its kernel promises δ for the answer
+and its interval together, and only those are read there.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from scipy.stats import beta
 
 import bestarm as ba
 from benchmarks import question_coverage as questions
+from benchmarks import winners_curse
 from bestarm.methods.bet.kernel import _Trials
 from bestarm.methods.fisher.kernel import _Looks
 from bestarm.problem.problem import target
@@ -28,7 +32,7 @@ from bestarm.records.estimates import shares
 from bestarm.simulate.identify import prepare
 from bestarm.stats import betting
 
-SEED, MANY, FEW, BLOCK = 220_722, 100_000, 2_000, 10_000
+SEED, MANY, FEW, LEAST, BLOCK = 220_722, 100_000, 2_000, 200, 10_000
 DELTA, ALPHA, SURE = 0.1, 0.05, 0.999
 
 Row = dict[str, Any]
@@ -77,8 +81,7 @@ def by_kernel(name: str, method: str, problem: ba.Problem, runs: int) -> Row:
         mean = total.reshape(size, -1)[flat] / np.maximum(count.reshape(size, -1)[flat], 1)
         error = (mean - truth.reshape(-1)[winner])[named]
         gaps, parts = gaps + error.tolist(), parts + (error / half[named]).tolist()
-    bias = float(np.mean(gaps)), float(np.mean(parts))
-    return _row(name, method, runs, failures, wrong, decided, *bias)
+    return _row(name, method, runs, failures, wrong, decided, winners_curse.summed_up(gaps, parts))
 
 
 def _missed(
@@ -115,12 +118,12 @@ def _missed(
 def by_machines(name: str, problem: ba.Problem, runs: int, **keys: Any) -> Row:
     """The rate over runs through the machines, as their answer cards say it."""
     failures = wrong = decided = 0
-    gaps, parts = list[float](), list[float]()
+    gaps, parts, alpha = list[float](), list[float](), 0.0
     layout = problem.layout
     truth = {layout.arm(j, a): mean for j, row in enumerate(problem.means) for a, mean in enumerate(row)}
     for k in range(runs):
         card = answer_card(ba.identify(problem, delta=DELTA, seed=SEED + k, **keys))
-        bad = card.right is False
+        bad, alpha = card.right is False, max(alpha, card.alpha or 0.0)
         wrong += bad
         decided += card.best is not None
         for row in card.options:
@@ -135,22 +138,24 @@ def by_machines(name: str, problem: ba.Problem, runs: int, **keys: Any) -> Row:
             lead = truth[card.lead.option] - max(m for o, m in truth.items() if o != card.lead.option)
             bad |= not card.lead.interval[0] <= lead <= card.lead.interval[1]
         failures += bad
-    bias = float(np.mean(gaps)), float(np.mean(parts))
-    return _row(name, str(keys.get("method", "bet")), runs, failures, wrong, decided, *bias)
+    found = winners_curse.summed_up(gaps, parts)
+    method = str(keys.get("method", "bet"))
+    return _row(name, method, runs, failures, wrong, decided, found, DELTA + alpha)
 
 
 def _row(
-    name: str, method: str, runs: int, failures: int, wrong: int, decided: int, bias: float, of_half: float
-) -> Row:
+    name: str, method: str, runs: int, failures: int, wrong: int, decided: int, curse: dict[str, float],
+    promised: float = DELTA + ALPHA,
+) -> Row:  # fmt: skip
     bound = at_most(failures, runs)
     return {
         "case": name, "method": method, "runs": runs, "wrong or missed": failures / runs,
-        "at most": bound, "promised": DELTA + ALPHA, "held": "met" if bound <= DELTA + ALPHA else "MISSED",
-        "wrong": wrong / runs, "decided": decided / runs, "bias": bias, "of half": of_half,
+        "at most": bound, "promised": promised, "held": "met" if bound <= promised else "MISSED",
+        "wrong": wrong / runs, "decided": decided / runs, **curse,
     }  # fmt: skip
 
 
-def measure(many: int = MANY, few: int = FEW) -> list[Row]:
+def measure(many: int = MANY, few: int = FEW, least: int = LEAST) -> list[Row]:
     """All cases."""
     rows = [
         by_kernel(name, method, problem, many)
@@ -171,14 +176,32 @@ def measure(many: int = MANY, few: int = FEW) -> list[Row]:
     rows.append(by_machines("single sites", ba.Problem.bernoulli(easy), few, method="fed-sel"))
     rows += [_asked(questions.by_kernel(name, many, SEED, DELTA, ALPHA)) for name in questions.CASES]
     rows += [_asked(questions.by_machines(name, few, SEED, DELTA, ALPHA)) for name in questions.MACHINES]
-    return rows
+    return rows + measure_others(few, least)
+
+
+def measure_others(few: int = FEW, least: int = LEAST) -> list[Row]:
+    """The cases of the other methods, and of recorded data."""
+    found = [winners_curse.sharing(name, few, SEED, DELTA) for name in winners_curse.SHARING]
+    for name, (_, _, keys) in winners_curse.RECORDED.items():
+        found.append(winners_curse.recorded(name, few // 4 if keys else few, SEED, DELTA, ALPHA))
+    machines = winners_curse.MACHINES.items()
+    return [_other(row) for row in found] + [
+        by_machines(name, problem, least, **keys) for name, (problem, keys) in machines
+    ]
+
+
+def _other(found: Row) -> Row:
+    """A row about another method."""
+    curse = {key: found[key] for key in ("bias", "of half", "give or take")}
+    counts = (int(found[key]) for key in ("runs", "failed", "wrong", "decided"))
+    return _row(found["name"], found["method"], *counts, curse, found["promised"])
 
 
 def _asked(found: Row) -> Row:
     """A row about a question."""
     runs, failed, wrong, decided = (int(found[key]) for key in ("runs", "failed", "wrong", "decided"))
-    bias = found["bias"], found.get("of half", np.nan)
-    row = _row(found["name"], "bet", runs, failed, wrong, decided, *bias)
+    curse = {"bias": found["bias"], "of half": found.get("of half", np.nan)}
+    row = _row(found["name"], "bet", runs, failed, wrong, decided, curse)
     return {key: value for key, value in row.items() if value == value}  # control names no best option
 
 
@@ -186,6 +209,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--many", type=int, default=MANY)
     parser.add_argument("--few", type=int, default=FEW)
+    parser.add_argument("--least", type=int, default=LEAST)
     given = parser.parse_args()
-    for line in measure(given.many, given.few):
+    for line in measure(given.many, given.few, given.least):
         print(json.dumps(line))

@@ -213,6 +213,8 @@ async def _our_server(folder: Path, rounds: int) -> None:
 class Ones(Source):
     """Rewards that are available immediately."""
 
+    limited = False  # like those of a Python function, which are not waited for
+
     async def _fetch(self, arm: str, times: int) -> list[float]:
         return [1.0] * times
 

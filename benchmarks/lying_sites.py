@@ -5,7 +5,7 @@ Two parts, at δ = 0.1:
 1. Every attack that the messages can express × f = 1, 2, 3 lying sites of 4f + 3, 200 trials each, with the
    machines: `wrong` counts wrong answers. Sites differ; option B leads by 0.5 at each, which is more than the
    lead f/(M − 2f) that any liars can hide.
-2. The honest sites are tied on the average, in opposite orders, and f extreme liars bury option A: how often
+2. The honest sites are tied on average, in opposite orders, and f extreme liars bury option A: how often
    it leaves within 12 blocks, in 20,000 trials, and an exact upper bound on its probability.
 
 The table of docs/questions.md comes from these numbers: ``python -m benchmarks lying_sites``, then
@@ -75,7 +75,7 @@ def attacks(trials: int = TRIALS, faults: Sequence[int] = FAULTS, names: Sequenc
 
 
 def tied(trials: int = TIED, faults: Sequence[int] = FAULTS) -> list[Row]:
-    """How often the buried option leaves, if the honest sites are tied on the average."""
+    """How often the buried option leaves, if the honest sites are tied on average."""
     rows = []
     for f in faults:
         lost = losses(f, trials)

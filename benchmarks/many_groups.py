@@ -8,6 +8,7 @@ Processor time, since the machine may be shared.
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from bestarm.records.answer import answer_card
 from bestarm.simulate.identify import identify, run_of
 
 SEED = 1
+OPTIONS = {"bet": ba.Bet(), "fisher": ba.Fisher()}
 Found = TypeVar("Found")
 
 
@@ -47,22 +49,22 @@ def problems(groups: int) -> dict[str, ba.Problem]:
 
 def measure() -> list[dict[str, Any]]:
     groups, found = int(os.environ.get("GROUPS", 3632)), []
-    for name, problem in problems(groups).items():
-        again = problems(groups)[name]  # its recordings are not shuffled yet
+    for method, name in itertools.product(OPTIONS, problems(2)):
+        problem, again = (problems(groups)[name] for _ in range(2))  # recordings are not shuffled yet
 
-        def machines(problem: ba.Problem = again) -> ba.Record:
-            run = run_of(problem, "bet", ba.Bet(), SEED)
+        def machines(problem: ba.Problem = again, method: str = method) -> ba.Record:
+            run = run_of(problem, method, OPTIONS[method], SEED)
             run.go()
             return run.record()
 
-        record, crowd = timed(lambda problem=problem: identify(problem, "bet", seed=SEED))
+        record, crowd = timed(lambda problem=problem, method=method: identify(problem, method, seed=SEED))
         same, single = timed(machines)
         row: dict[str, Any] = {
-            "groups": groups, "rewards": name, "machines, seconds": single, "crowd, seconds": crowd,
-            "× faster": single / crowd, "records equal": record == same,
+            "groups": groups, "method": method, "rewards": name, "machines, seconds": single,
+            "crowd, seconds": crowd, "× faster": single / crowd, "records equal": record == same,
         }  # fmt: skip
         if name == "coins":
-            _, kernel = timed(lambda p=problem: ba.study(p, "bet", trials=1, seed=SEED, workers=1))
+            _, kernel = timed(lambda p=problem, m=method: ba.study(p, m, trials=1, seed=SEED, workers=1))
             row["kernel without a record, seconds"] = kernel
         _, row["card, seconds"] = timed(lambda record=record: answer_card(record))
         _, row["verify, seconds"] = timed(lambda record=record: ba.verify(record))

@@ -34,7 +34,7 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0)
 WITHIN = 0.15
 STATED = (20.6, 5.6, 1.9, 1.09)  # the theory's predictions, for the first case
 
-VALUES = (0.55, 0.50, 0.48, 0.415, 0.35)  # of the options, on the average over sites
+VALUES = (0.55, 0.50, 0.48, 0.415, 0.35)  # of the options, on average over sites
 SITES, SITE_SD, INTERACTION_SD = 20, 0.2, 0.05
 INSTANCES = (1, 2, 3, 4)
 OVERALL = "overall, 20 sites that differ, five options, gap 0.05"
