@@ -3,10 +3,8 @@
 ``python docs/compare.py`` writes them into the pages, between the comments ``<!-- table: NAME -->`` and
 ``<!-- end -->``. ``tests/house/test_compare_page.py`` checks that the pages are current. To renew the data:
 
-    bestarm arena --methods … --delta 0.1 --trials 1000 --out out/arena    (the page names the whole command)
-    cp out/arena/arena.json docs/data
     python -m benchmarks privacy lying_sites skip_ahead arena
-    cp out/privacy.json out/lying_sites.json out/skip_ahead.json docs/data
+    cp out/privacy.json out/lying_sites.json out/skip_ahead.json out/arena/arena.json docs/data
     cp out/arena.json docs/data/baselines.json
 """
 
@@ -116,10 +114,9 @@ def facts(found: Arena) -> str:
 
 
 def _time() -> str:
-    """How long arenas take, as measured."""
-    tables = [row for row in _kept("baselines") if "table" in row]
-    parts = [f"{row['cpu minutes']:.0f} minutes for {row['table']}" for row in tables]
-    return f"On one core, {tables[0]['trials']:,} runs of each pair take {' and '.join(parts)}."
+    """How long the table takes, as measured."""
+    row = next(row for row in _kept("baselines") if "table" in row)
+    return f"They take {row['cpu minutes']:.0f} minutes of processor time."
 
 
 def _kept(name: str) -> list[dict[str, Any]]:
@@ -166,11 +163,11 @@ def lying_sites() -> str:
     most = max(row["at most"] for row in tied)
     head = "| attack | " + " | ".join(f"pulls, f = {f}" for f in faults) + " |"
     return (
-        f"{wrong} wrong and {undecided} undecided of {trials:,} attacked runs.\n"
-        f"The messages can't express {', '.join(left_out)}.\n"
-        "With the honest sites exactly tied on the average and f = 1, 2, 3 extreme liars, the option that\n"
-        f"they bury left in {shares} of {tied[0]['trials']:,} runs each; an exact bound, wrong with\n"
-        f"probability 0.001 each, is at most {100 * most:.1f} %.\n\n"
+        f"Of {trials:,} attacked runs {wrong} were wrong and {undecided} undecided.\n"
+        f"The messages cannot express {', '.join(left_out)}.\n"
+        "With the honest sites exactly tied on average and f = 1, 2, 3 extreme liars, the option that\n"
+        f"they bury was ruled out in {shares} of {tied[0]['trials']:,} runs each; exact bounds on these\n"
+        f"shares, each wrong with probability 0.001, are at most {100 * most:.1f} %.\n\n"
         + "\n".join([head, "|---" * (1 + len(faults)) + "|", *lines])
     )
 

@@ -4,13 +4,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import commands
-import fields
-import gallery
-import notebooks
-import showcase
+from docs import commands, fields, gallery, notebooks, promises, showcase
 
 from bestarm.version import __version__
 
@@ -41,6 +37,10 @@ def _made_now(app: Any, page: str, source: list[str]) -> None:
         source[0] = source[0].replace(gallery.PLACE, gallery.markdown())
     elif page == "index":
         source[0] = source[0].replace(showcase.PLACE, showcase.markdown())
+    elif page == "guarantees":
+        source[0] = promises.folded(source[0])
+    elif page == "accidents":
+        source[0] = promises.folded_cells(source[0])
     elif app.env.doc2path(page).suffix == ".ipynb":
         source[0] = notebooks.to_markdown(source[0])
     else:

@@ -1,7 +1,7 @@
 """Tables that are made with the documentation: every field of a record, every option of every method.
 
-``conf.py`` puts them into records.md, evidence.md and scenarios.md. Types and defaults come from the JSON
-schemas and from the options classes, so the pages cannot differ from the software.
+``conf.py`` puts them into records.md, evidence.md, json.md and scenarios.md. Types and defaults come from
+the JSON schemas and from the options classes, so the pages cannot differ from the software.
 ``tests/house/test_fields.py`` checks that no field is without a meaning.
 """
 
@@ -14,12 +14,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from docs.output_fields import OUTPUT_FIELDS
 
 import bestarm as ba
+from bestarm.cli.json_output import OUTPUTS, output_schema
+from bestarm.evidence.card import Words
 from bestarm.protocol.registry import METHODS
 from bestarm.protocol.verdict import REASONS
 
-PLACES = {"records": "%%fields%%", "evidence": "%%fields%%", "scenarios": "%%options%%"}
+PLACES = {"records": "%%fields%%", "evidence": "%%fields%%", "json": "%%fields%%", "scenarios": "%%options%%"}
 TYPES = {
     "integer": "integer",
     "number": "number",
@@ -30,46 +33,6 @@ TYPES = {
 
 # Fields whose meaning is not among the parameters of their class.
 MEANINGS = {
-    "Record": {
-        "simulation": "a sentence, if rewards were drawn from a file with replacement: how many draws, "
-        "from how many rows",
-        "schema": "version of this format",
-        "version": "version of bestarm that made the record",
-        "method": "name of the method",
-        "delta": "the error probability that was asked for",
-        "seed": "the seed; null in a deployed run",
-        "options": "all options of the method",
-        "problem": "the problem as it takes to run it again. With data from a file, `problem.data` has "
-        "`csv` (the file's name), `reward` (the column), `rows`, `rewards`, `resample`, `skipped`, "
-        "`counts`, `shuffled` and `notes`",
-        "verdict": "the answer",
-        "rounds": "exchanges with the server; in Fed-SEL the Phase I reports are the first",
-        "pulls": "how many pulls were made; null where the server does not know it",
-        "bits": "how many bits the messages hold",
-        "wire_bytes": "bytes of all payloads, padding included",
-        "proven_faulty": "clients that sent what no honest client can send, and how",
-        "good_event": "whether the event held on which the promise rests: in Fed-SEL every mean that a "
-        "decision used was within its radius; in Fed-Bet and Fed-Fisher the best arm was never dropped. "
-        "Null if unknown",
-        "warnings": "what a reader of the verdict must know",
-        "adversaries": "simulated liars",
-        "peers": "without a server: the verdict of each honest peer. The record of one peer of a mesh has "
-        "only its own",
-        "network": "without a server: the network",
-        "evidence": "proof that a client signed two different messages with the same number: `accused`, "
-        "`topic`, `sequence`, and both signed envelopes as hex in `first` and `second`",
-        "interrupted": "whether the run was stopped before its end",
-        "time": "the simulator's clock at the verdict: each client makes one pull per step, all in "
-        "parallel. Without a server, when the last honest peer decides. Null in a deployed run",
-        "summaries": "what each client sent after the verdict about all its arms; null with "
-        "`summaries = false`. No verdict depends on it",
-        "refused_summaries": "summaries that no rewards have, second ones, and those of clients that are "
-        "proven faulty",
-        "name": "a label: the scenario's file, for a record of `bestarm run`",
-        "date": "a label: the day of the run, for a record of `bestarm run`",
-        "digest": "SHA-256 over the rest; an empty `evidence`, empty `answers` and a null `time` are left "
-        "out",
-    },
     "Pulls": {
         "total": "pulls of all clients",
         "phase1": "in Fed-SEL Phase I; in Fed-Fisher the quiet looks; in Fed-Bet the pulls before the "
@@ -109,6 +72,8 @@ EVIDENCE = {
         "if undecided",
         "promise": "`withdrawn` if an alarm says that an assumption does not hold",
         "options": "every option, with its evidence",
+        "leads": "how far the best option is ahead, or the one that leads; one per site for the question "
+        "each, and none for the question control",
         "rows": "rewards that count",
         "alarms": "assumptions that do not hold",
         "checks": "the sums behind the alarms",
@@ -117,11 +82,19 @@ EVIDENCE = {
         "blocks": "the closed blocks of looks at any time; null otherwise",
         "digest": "SHA-256 over the rest",
     },
+    "Words": {
+        "headline": "the answer in one sentence, with what was withdrawn",
+        "ahead": "how far options are ahead, one sentence each",
+        "risk": "what is promised about the answer and the intervals",
+        "cost": "what was counted",
+        "next": "what to do next, one sentence each",
+    },
     "Settings": {
         "question": "`overall`, `anywhere`, `each` or `control`",
         "look": "one look, or looks at any time",
         "looks": "how many looks were declared",
         "delta": "the error probability that was asked for",
+        "alpha": "the probability that any interval misses, beyond δ",
         "goal": "`max` or `min`",
         "bounds": "the range of rewards; null if they are 0 or 1",
         "weights": "the weight of each site, frozen at the first look",
@@ -134,18 +107,26 @@ EVIDENCE = {
         "order": "the column of the time, `file` for the order of the rows, null if the order means nothing",
         "columns": "which column of the table is what",
         "unit": "what rewards are measured in; empty if not given",
+        "percent": "whether the table has percentages, which are read as shares: 12% as 0.12",
     },
     "Option": {
         "name": "the option; `site/option` for the question anywhere",
         "site": "its site, for the question each; empty otherwise",
         "rows": "its rewards",
         "mean": "on your scale; null before the first block of looks at any time is closed",
-        "interval": "of the mean",
+        "interval": "of the mean; all intervals of a record hold together",
         "status": "`best`, `in` or `out`; for the question control `better`, `worse`, `within`, `open` or "
         "`control`",
         "tests": "the evidence against each claim about it",
         "gap": "its lead over the control",
         "gap_interval": "of that lead",
+    },
+    "Lead": {
+        "site": "for the question each; empty otherwise",
+        "option": "the one that is ahead",
+        "over": "the next best one",
+        "value": "the lead, positive if `option` is better",
+        "interval": "of its lead over all other options at once",
     },
     "Test": {
         "claim": "what is tested",
@@ -215,7 +196,7 @@ def type_of(spec: dict[str, Any]) -> str:
 
 def meaning(part: str, field: str, description: str) -> str:
     """What a field means: from this module, or from the parameters of its class."""
-    said = {**MEANINGS, **EVIDENCE}.get(part, {}).get(field)
+    said = {**MEANINGS, **EVIDENCE, **OUTPUT_FIELDS}.get(part, {}).get(field)
     found = re.search(rf"^ *{field} : [^\n]*\n((?: {{8}}[^\n]*\n?)+)", description, re.MULTILINE)
     text = said or (" ".join(found[1].split()) if found else "")
     return text.replace("|", "\\|").replace("``", "`")
@@ -232,14 +213,33 @@ def record_fields() -> str:
 
 
 def evidence_schema() -> dict[str, Any]:
-    """The kinds of objects in the record of evidence."""
-    _, parts = msgspec.json.schema_components([ba.Evidence], ref_template="#/$defs/{name}")
+    """The kinds of objects in the record of evidence, and the card that ``--json`` adds to it."""
+    _, parts = msgspec.json.schema_components([ba.Evidence, Words], ref_template="#/$defs/{name}")
     return parts
 
 
 def evidence_fields() -> str:
     """All fields of a record of evidence, one table for each kind of object."""
     return "\n\n".join("\n".join(_table(name, spec)) for name, spec in evidence_schema().items())
+
+
+def output_parts() -> dict[str, Any]:
+    """The kinds of objects that commands print with --json, each once."""
+    return {name: spec for command in OUTPUTS for name, spec in output_schema(command)["$defs"].items()}
+
+
+def output_fields() -> str:
+    """All fields of what commands print with --json: the object of each command, then its parts."""
+    seen: set[str] = set()
+    tables = []
+    for command, kind in OUTPUTS.items():
+        tables.append(f"## `bestarm {command} --json`")
+        parts = output_schema(command)["$defs"]
+        for name in [kind.__name__, *(part for part in parts if part != kind.__name__)]:
+            if name not in seen:
+                seen.add(name)
+                tables.append("\n".join(_table(name, parts[name])))
+    return "\n\n".join(tables)
 
 
 def _table(name: str, spec: dict[str, Any]) -> Iterator[str]:
@@ -272,5 +272,10 @@ def options() -> str:
 
 def fill(page: str, text: str) -> str:
     """Put the tables into the text of a page."""
-    makers = {"records": record_fields, "evidence": evidence_fields, "scenarios": options}
+    makers = {
+        "records": record_fields,
+        "evidence": evidence_fields,
+        "json": output_fields,
+        "scenarios": options,
+    }
     return text.replace(PLACES[page], makers[page]()) if page in makers else text

@@ -289,6 +289,7 @@ def shoot(browser: Any, name: str, folder: Path) -> list[Path]:
                 tab.goto(url)
                 if url.startswith("http"):
                     tab.locator("#state").filter(has_text=re.compile("^(Live|Wait)")).wait_for()
+                    tab.get_by_text("Similar runs are being simulated").wait_for(state="detached")
                 tab.wait_for_timeout(300)
                 height = min(most, tab.evaluate("document.documentElement.scrollHeight"))
                 tab.set_viewport_size({"width": width, "height": max(height, 300)})

@@ -27,7 +27,8 @@ from bestarm.report.colours import COLOURS
 plt = plots.pyplot()
 
 FOLDER = Path(__file__).resolve().parent / "images"
-HOSPITALS = Path(__file__).resolve().parent.parent / "examples" / "hospitals.csv"
+EXAMPLES = FOLDER.parent.parent / "examples"
+HOSPITALS, TARGET = EXAMPLES / "hospitals.csv", EXAMPLES / "target-detection.toml"
 STYLE = {"svg.hashsalt": "bestarm", "svg.fonttype": "none", "font.size": 10, "axes.titlesize": 11}
 BLUE, RED, GREEN = COLOURS[:3]
 GREY = "#777777"
@@ -119,7 +120,7 @@ def elimination() -> Any:
         leaves = int(np.argmax(behind >= c * alpha))
         path = shown[shown <= leaves]
         ax.plot(
-            times[path], behind[path], color=colour, label=f"mean {means[arm]}: leaves at t = {leaves + 1:,}"
+            times[path], behind[path], color=colour, label=f"mean {means[arm]}: dropped at t = {leaves + 1:,}"
         )
         ax.plot(times[leaves], behind[leaves], "x", color=colour, markersize=9, markeredgewidth=2)
     ax.plot(times[shown], c * alpha[shown], color="black", linestyle="--", label="boundary 8·α(t)")
@@ -203,6 +204,11 @@ def wealth() -> Any:
     return wealth_plot.wealth(record)
 
 
+def home() -> Any:
+    """The picture of the home page: a run of the default method."""
+    return wealth_plot.wealth(ba.identify(ba.load(TARGET), "bet", seed=7))
+
+
 def gamblers() -> Any:
     """The money of gamblers who bet against the best option, and against a worse one."""
     _, panels = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained", sharey=True)
@@ -230,7 +236,7 @@ def trimming() -> Any:
     upper = np.array([0.74, 0.79, 0.72, 0.97, 0.05])
     low, high = robust_decisions.trim(lower, upper, np.ones(5, dtype=bool), 2)
     ax.axvspan(float(low), float(high), color=GREEN, alpha=0.18, linewidth=0)
-    names = ("honest", "honest", "honest", "lies: all is well", "lies: all is lost")
+    names = ("honest", "honest", "honest", "lies: far too high", "lies: far too low")
     for row, (a, b, name) in enumerate(zip(lower, upper, names, strict=True)):
         ax.plot(
             [a, b], [-row, -row], color=RED if "lies" in name else BLUE, linewidth=5, solid_capstyle="butt"
@@ -275,9 +281,9 @@ def percolation() -> Any:
                 zorder=3,
             )
         r, _ = ba.strong_robustness(graph, range(4))
-        verdict = "reaches everybody: it tolerates f = 1" if r >= 3 else "gets stuck: it tolerates none"
+        verdict = "reaches everyone: it tolerates f = 1" if r >= 3 else "gets stuck: it tolerates no liar"
         words = (
-            f"{2 * neighbours} neighbours each: strongly {r}-robust;\nword with a threshold of 3 {verdict}"
+            f"{2 * neighbours} neighbours each: strongly {r}-robust;\nnews with a threshold of 3 {verdict}"
         )
         ax.text(left, 0.3, words, ha="center", fontsize=9)
     return ax
@@ -354,7 +360,7 @@ def choice() -> Any:
 
 PICTURES: dict[str, Callable[[], Any]] = {
     "idea": idea, "elimination": elimination, "rounds": rounds, "quantiser": quantiser, "wealth": wealth,
-    "gamblers": gamblers,
+    "gamblers": gamblers, "home": home,
     "fisher": fisher, "trimming": trimming, "percolation": percolation, "choice": choice,
     "simpson": simpson,
 }  # fmt: skip

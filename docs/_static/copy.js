@@ -15,4 +15,13 @@ document.addEventListener("DOMContentLoaded", () => {
     });
     block.append(button);
   }
+  // A drawing opens by itself when it is clicked: on a phone its labels are too small to read.
+  for (const drawing of document.querySelectorAll('article img[src$=".svg"]')) {
+    if (drawing.closest("a")) continue;
+    const link = document.createElement("a");
+    link.href = drawing.src;
+    link.title = "Open this picture";
+    drawing.replaceWith(link);
+    link.append(drawing);
+  }
 });
