@@ -221,7 +221,7 @@ def page(text: str) -> str:
     tables = {
         "facts": lambda: facts(found),
         "overview": lambda: overview(found, headline=True),
-        "memory": lambda: overview(found, headline=False),
+        "variants": lambda: overview(found, headline=False),
         SHOWN: lambda: instance(found, SHOWN),
         AVERAGED: lambda: instance(found, AVERAGED),
         "libraries": libraries,
