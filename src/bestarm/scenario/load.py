@@ -18,7 +18,7 @@ from bestarm.errors import InputError, RewardError
 from bestarm.graphs.generators import circulant, clique_tree, complete, geometric, preferential
 from bestarm.graphs.graph import Graph
 from bestarm.problem.csv_data import data_problem
-from bestarm.problem.instances import instance
+from bestarm.problem.instances import ANYWHERE, instance
 from bestarm.problem.problem import Problem
 from bestarm.problem.question import KEYS as QUESTION_KEYS
 from bestarm.problem.rewards import Unknown
@@ -134,13 +134,23 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
     if "privacy" in keys:
         problem = problem.private(keys["privacy"])
         made = functools.partial(_hidden, made, keys["privacy"]) if made else None
-    asked = {key: keys[key] for key in QUESTION_KEYS if key in keys}
+    asked = _asked(keys)
     problem = problem.asking(**asked) if asked else problem
     chosen = method or default_method(options, problem.layout, "adversary" in keys)
     make(METHODS[chosen].options, {key: value for key, value in options.items() if key in by_method[chosen]})
     adversaries = tuple(_adversaries(keys.get("adversary", []), problem))
     network = _network(keys["network"], problem, folder) if "network" in keys else None
-    return Scenario(problem, method, seed, options, adversaries, network, made, "question" in keys)
+    said = "question" in keys or "problem" in keys
+    return Scenario(problem, method, seed, options, adversaries, network, made, said)
+
+
+def _asked(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of the question; a named instance has one of its own, which the file can replace."""
+    asked = {key: keys[key] for key in QUESTION_KEYS if key in keys}
+    if "problem" in keys and "question" not in keys:
+        own = instance(keys["problem"]["instance"]).question
+        return asked if own == ANYWHERE else {"question": own, **asked}
+    return asked
 
 
 def _hidden(family: Callable[..., Problem], privacy: float, **parameters: Any) -> Problem:
