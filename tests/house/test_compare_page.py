@@ -6,7 +6,7 @@ import pytest
 from docs import compare
 
 import bestarm as ba
-from bestarm.study.arena.entrants import everyone
+from bestarm.study.arena.entrants import entrant, everyone
 from bestarm.study.arena.run import HEADLINE
 
 KEPT = ba.Arena.load(compare.DATA)
@@ -62,6 +62,13 @@ def test_a_measured_error_rate_can_be_measured_again(name):
     (score,) = ba.arena([name], [row["instance"]], delta=0.1, trials=row["trials"], seed=2, workers=1).scores
     found = (score.errors, score.undecided, score.error[1], score.keeps)
     assert found == (row["wrong"], row["undecided"], row["most"], row["keeps δ"])
+
+
+def test_the_kept_run_says_of_every_method_what_the_code_says():
+    for entry in KEPT.entries:
+        who = entrant(entry.label)
+        told = (who.title, who.proof, who.source, who.headline)
+        assert told == (entry.title, entry.proof, entry.source, entry.headline)
 
 
 def test_the_kept_run_has_every_baseline_and_every_headline_instance():
