@@ -15,10 +15,11 @@ from bestarm.methods.bet.sites.course import Course
 from bestarm.methods.bet.sites.decisions import Block
 from bestarm.methods.bet.sites.ledger import Ledger
 from bestarm.methods.bet.sites.messages import Part, encode
-from bestarm.problem.question import certain_lead
+from bestarm.problem.question import certain_lead, lead_said
 from bestarm.protocol.events import Drop, PatienceOver, Received
 from bestarm.protocol.registry import method_for
 from bestarm.records.describe import nothing_promised
+from bestarm.records.questions import Situation, promise
 from bestarm.simulate.lying_client import ATTACKS as KNOWN
 from bestarm.stats.sums import Sums
 from marking import slow, slow_but
@@ -179,6 +180,20 @@ def test_the_lead_that_liars_make_necessary_is_stated():
     found = ba.plan(problem, question="overall", byzantine=1, delta=0.1, trials=10, seed=1, workers=1,
                     max_rounds=6, methods=["bet"])  # fmt: skip
     assert any("0.2" in text and "lead of the best option" in text for text in found.advice)
+
+
+def test_with_privacy_liars_can_hide_a_larger_lead():
+    """Answers have κ times the lead, and a liar's may all be 1: f/(M − 2f) = 0.33 becomes 0.44 at ε = 2."""
+    problem = ba.Problem.from_rewards({f"s{j}": {"A": 0.31, "B": 0.69} for j in range(5)}).asking("overall")
+    keys = {"byzantine": 1, "delta": 0.1, "seed": 1, "adversaries": [ba.Adversary("s0", "extreme")]}
+    assert ba.identify(problem, **keys).verdict.arm == "B"
+    hidden = problem.private(2.0)
+    record = ba.identify(hidden, **keys, max_rounds=18)
+    assert record.verdict.status == "undecided"
+    said = lead_said(hidden.layout.question, 1, hidden.scale)
+    assert "above 0.438" in said
+    assert said in " ".join(promise(Situation.of(record)))
+    assert ba.identify(problem.private(4.0), **keys).verdict.arm == "B"  # 0.346 is enough there
 
 
 @pytest.mark.parametrize("opened", [1, 2, 3])

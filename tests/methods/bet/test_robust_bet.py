@@ -516,6 +516,7 @@ def test_liars_choose_the_robust_machines():
         ({"byzantine": 1}, 1, "at least 3 clients per group"),
         ({"byzantine": 1, "epsilon": 0.1}, 3, "does not support epsilon"),
         ({"byzantine": 1, "silence": "fill"}, 3, "does not support silence"),
+        ({"byzantine": 1, "open_blocks": 2}, 3, "not supported with open_blocks = 2"),
     ],
 )
 def test_what_it_cannot_promise_is_refused(keys, clients, words):
