@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import decimal
+import functools
 import json
 import math
 from fractions import Fraction
@@ -96,6 +97,12 @@ def test_epsilon_is_scaled_by_the_same_slope():
 def test_an_epsilon_that_cannot_be_used_is_refused(epsilon):
     with pytest.raises(InputError, match=r"expected|Expected one number from 0\.01 to 20"):
         Problem.bernoulli([[0.9, 0.1]]).private(epsilon)
+
+
+@pytest.mark.parametrize("ask", [ba.identify, functools.partial(ba.study, trials=2), ba.plan])
+def test_privacy_as_an_option_is_refused_with_the_way_to_write_it(ask):
+    with pytest.raises(InputError, match=r"Privacy belongs to the problem: problem\.private"):
+        ask(Problem.bernoulli([[0.9], [0.1]]), privacy=2.0)
 
 
 def test_there_is_one_epsilon_for_the_whole_problem(tmp_path):
