@@ -20,7 +20,7 @@ from bestarm.deploy.federation.desk import NOTE
 from bestarm.deploy.mesh import files as mesh_files
 from bestarm.deploy.mesh.node import Node
 from bestarm.deploy.pulling import Puller
-from bestarm.deploy.sources import Exhausted, FromCsv, FromPython
+from bestarm.deploy.sources import Exhausted, FromCommand, FromCsv, FromPython
 from bestarm.deploy.sources.base import Source, SourceFailed
 from bestarm.deploy.trial import Fresh, try_source
 from bestarm.graphs.generators import complete
@@ -390,6 +390,7 @@ async def pull_some(site, source):
         await asyncio.sleep(0.001)
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
+    await source.close()
 
 
 def csv_of(path):
@@ -397,7 +398,25 @@ def csv_of(path):
     return path
 
 
-@pytest.mark.parametrize("kind", ["python", "csv once", "csv with replacement"])
+KINDS = ("python", "command", "csv once", "csv with replacement")
+
+
+def source_of(kind, folder, monkeypatch, private):
+    """A source of rewards that are all RAW."""
+    data = csv_of(folder / "outside.csv")
+    monkeypatch.syspath_prepend(str(folder))
+    (folder / "constant_rewards.py").write_text(
+        f"class Constant:\n    def pull(self, arm, times):\n        return [{RAW}] * times\n"
+    )
+    return {
+        "python": lambda: FromPython("constant_rewards:Constant"),
+        "command": lambda: FromCommand(f"sh -c 'while read arm; do echo {RAW}; done'"),
+        "csv once": lambda: FromCsv(data, private=private),
+        "csv with replacement": lambda: FromCsv(data, rows="resample", seed=1),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("hidden", [True, False])
 def test_no_file_of_a_client_holds_a_raw_reward(tmp_path, monkeypatch, caplog, kind, hidden):
     rewards = {"west": {"a": {"kind": "beta", "a": 2, "b": 2}, "b": 0.5}, "east": {"c": 0.5}}
@@ -407,17 +426,7 @@ def test_no_file_of_a_client_holds_a_raw_reward(tmp_path, monkeypatch, caplog, k
     files.init(case, tmp_path / "fed", port=0)
     folds = Folds(tmp_path / "fed", Coins(Problem.bernoulli([[0.5, 0.5], [0.5]])))
     site = folds.sites["west-1"]
-    data = csv_of(tmp_path / "outside.csv")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "constant_rewards.py").write_text(
-        f"class Constant:\n    def pull(self, arm, times):\n        return [{RAW}] * times\n"
-    )
-    source = {
-        "python": lambda: FromPython("constant_rewards:Constant"),
-        "csv once": lambda: FromCsv(data, private=site.place.setup.scale if hidden else None),
-        "csv with replacement": lambda: FromCsv(data, rows="resample", seed=1),
-    }[kind]()
-
+    source = source_of(kind, tmp_path, monkeypatch, site.place.setup.scale if hidden else None)
     asyncio.run(pull_some(site, source))
     sums = [event for event in site.journal.events() if event.kind == "rewards"]
     folds.close()
@@ -432,8 +441,9 @@ def test_no_file_of_a_client_holds_a_raw_reward(tmp_path, monkeypatch, caplog, k
         assert found  # otherwise the test could not fail
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("hidden", [True, False])
-def test_no_file_of_a_peer_holds_a_raw_reward(tmp_path, caplog, hidden):
+def test_no_file_of_a_peer_holds_a_raw_reward(tmp_path, monkeypatch, caplog, kind, hidden):
     rewards = {"west": {"a": {"kind": "beta", "a": 2, "b": 2}, "b": 0.5}, "east": {"c": 0.5}}
     problem = Problem.from_rewards(rewards)
     problem = problem.private(1.0) if hidden else problem
@@ -441,13 +451,14 @@ def test_no_file_of_a_peer_holds_a_raw_reward(tmp_path, caplog, hidden):
     mesh_files.init(*mesh_files.terms_of(case, {}), tmp_path / "mesh", port=0)
     place = mesh_files.Place.load(mesh_files.place_of(tmp_path / "mesh", problem.layout, "west-1"))
     node = Node.open(place)
-    data = csv_of(tmp_path / "outside.csv")
-    asyncio.run(pull_some(node, FromCsv(data, rows="resample", seed=1)))
+    source = source_of(kind, tmp_path, monkeypatch, place.setup.scale if hidden else None)
+    asyncio.run(pull_some(node, source))
     bodies = [json.loads(event.body) for event in node.journal.events() if event.kind == "rewards"]
     node.journal.close()
     assert node.pulls >= 40
     whole = all(total == int(total) for body in bodies for total in body["sums"])
     assert whole == hidden  # sums of answers are whole numbers; if not hidden, the test can fail
+    assert not hidden or not any(digest for body in bodies for _, digest in body.get("played", {}).values())
     assert not hidden or files_with(tmp_path / "mesh", str(RAW)) == []
     assert str(RAW) not in caplog.text
 
