@@ -169,6 +169,8 @@ def test_hostile_names_are_shown_as_they_are(tmp_path):
     done = bestarm("run", path, "--seed", 1, "--plot", tmp_path / "p.svg")
     assert done.returncode == 0, done.stderr
     assert r"_g$\frac{$/a is the best arm" in done.stdout
+    done = bestarm("check", "sites:x:north.toml")
+    assert "error: sites:x:north.toml: can't be read" in done.stderr
 
 
 def test_a_terminal_without_unicode_gets_question_marks(scenario):

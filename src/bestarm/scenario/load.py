@@ -111,7 +111,8 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
     for key in keys:
         if key not in known and key not in (*RUN_KEYS, *QUESTION_KEYS, *TABLES):
             hint = nearest(key, [*known, *RUN_KEYS, *QUESTION_KEYS, *TABLES])
-            raise InputError(f'key "{key}" = {shorten(keys[key])} is unknown', fix=hint)
+            shown = "" if "privacy" in keys else f" = {shorten(keys[key])}"  # it may hold rewards
+            raise InputError(f'key "{key}"{shown} is unknown', fix=hint)
     method = keys.get("method")
     if method is not None and (not isinstance(method, str) or method not in METHODS):
         raise InputError(f"method = {shorten(method)} is unknown", fix=nearest(str(method), METHODS))
@@ -338,8 +339,12 @@ def _check_group(table: Mapping[str, Any], number: int, seen: set[str]) -> None:
                 fix="Write privacy at the top of the scenario",
             )
         if key not in GROUP_KEYS:
-            raise InputError(
-                f'key "{key}" = {shorten(table[key])} is unknown', where=where, fix=nearest(key, GROUP_KEYS)
+            hint = nearest(key, GROUP_KEYS)
+            raise RewardError(
+                f'key "{key}" = {shorten(table[key])} is unknown',
+                where=where,
+                fix=hint,
+                plain=InputError(f'key "{key}" is unknown', where=where, fix=hint),
             )
     if not isinstance(name, str):
         raise InputError(f"name = {shorten(name)}", where=where, expected="text")

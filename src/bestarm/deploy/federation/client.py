@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bestarm.deploy.envelope import Envelope
-from bestarm.deploy.federation.alarms import ALARM_SECONDS
+from bestarm.deploy.federation.alarms import ALARM_SECONDS, words_of
 from bestarm.deploy.federation.alarms import send as send_alarm
 from bestarm.deploy.federation.broker import Unreachable
 from bestarm.deploy.federation.desk import NOTE_BYTES
@@ -36,7 +36,7 @@ from bestarm.deploy.federation.refusals import REFUSED, advice
 from bestarm.deploy.federation.site import Site
 from bestarm.deploy.process import checkpoint, together
 from bestarm.deploy.pulling import Puller
-from bestarm.deploy.sources import Source, SourceFailed
+from bestarm.deploy.sources import Source
 from bestarm.errors import InputError
 from bestarm.protocol.verdict import Verdict
 
@@ -153,7 +153,7 @@ class Client:
 
     async def _tell(self, error: Exception) -> None:
         """Tell the server's operator why this client ends: now if it can be reached, else at the next run."""
-        text = str(error) if isinstance(error, InputError | SourceFailed) else repr(error)
+        text = words_of(error, self.place)
         with contextlib.suppress(TimeoutError, Unreachable):
             async with asyncio.timeout(ALARM_SECONDS):
                 while self.nc is None or not self.nc.is_connected:
