@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bestarm as ba
-from bestarm.evidence.alarms import ALL, FALSE_ALARMS, Check, alarms, check, dependence, drift
+from bestarm.stats.alarms import ALL, FALSE_ALARMS, Check, alarms, check, dependence, drift
 from rates import rate_exceeds
 
 NAMES = {(0, a): f"o{a}" for a in range(4)}

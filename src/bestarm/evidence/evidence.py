@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from bestarm.errors import InputError
-from bestarm.evidence.alarms import Check, check
 from bestarm.evidence.any_time import race
 from bestarm.evidence.arrivals import digest_of, queues_of
 from bestarm.evidence.conclude import claims_of, conclude, level_of, look_once, scale_of
@@ -32,6 +31,7 @@ from bestarm.problem.tables.grid import grid_step, too_many
 from bestarm.problem.tables.propose import only_reading, propose
 from bestarm.problem.tables.ratings import ratings_of
 from bestarm.problem.tables.sources import open_table
+from bestarm.stats.alarms import Check, check
 
 
 def evidence(

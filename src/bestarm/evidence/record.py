@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from bestarm.errors import InputError
-from bestarm.evidence.alarms import Alarm, Check
 from bestarm.problem.counted import Rows
+from bestarm.stats.alarms import Alarm, Check
 from bestarm.stats.sums import Sums
 from bestarm.util.files import as_json, write
 from bestarm.util.text import counted

@@ -20,12 +20,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from bestarm.evidence.arrivals import Queues
-from bestarm.evidence.contests import Floats
-
+Floats = NDArray[np.float64]
+Place = tuple[int, int]
 FALSE_ALARMS = 0.01  # per table, all tests together
 ALL = "all cells together"
+REASONS = {
+    "drift": "the rewards of {cell} change over time: the second half of the rows differs from the first",
+    "dependence": "neighbouring rows of {cell} are more alike than independent rows would be",
+}
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -54,6 +58,12 @@ class Alarm(msgspec.Struct, frozen=True):
     pvalue: float
     level: float
 
+    @property
+    def reason(self) -> str:
+        """The alarm as a clause."""
+        text = REASONS[self.kind].format(cell="the options" if self.cell == ALL else self.cell)
+        return f"{text} (p = {self.pvalue:.2g}, alarm at {self.level:.2g})"
+
 
 def drift(values: Floats) -> Floats:
     """Differences between the rows of the second half and those of the first, one for each pair."""
@@ -69,12 +79,12 @@ def dependence(values: Floats) -> Floats:
     return np.asarray((first - second).prod(axis=-1))
 
 
-def check(queues: Queues, names: Mapping[tuple[int, int], str], scale: float) -> list[Check]:
+def check(queues: Mapping[Place, Floats], names: Mapping[Place, str], scale: float) -> list[Check]:
     """Both tests of each cell, and of all cells together.
 
     Parameters
     ----------
-    queues : dict
+    queues : mapping
         The rewards of each cell in order of arrival.
     names : mapping
         The name of each cell.
