@@ -340,7 +340,7 @@ def test_new_reads_a_csv_file(tmp_path):
     for command in ("check", "run"):
         refused = bestarm(command, "mine.toml", cwd=tmp_path)
         assert refused.returncode == 2
-        assert 'goal = \'CHECK: max or min\' is not decided. Expected "max"' in refused.stderr
+        assert "goal = 'CHECK: max or min' is not decided. Expected \"max\"" in refused.stderr
     (tmp_path / "mine.toml").write_text(text.replace("CHECK: max or min", "min"), "utf-8")
     checked = bestarm("check", "mine.toml", cwd=tmp_path)
     assert "2 groups, 4 arms" in checked.stdout

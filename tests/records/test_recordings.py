@@ -81,7 +81,9 @@ def test_the_command_says_so_and_exits_with_6(tmp_path):
 
 
 def test_methane_minutes_take_the_promise_back(data, tmp_path):
-    text = f'[data]\ncsv = "{data / "methane_metec.csv"}"\ngroup = "region"\narm = "sensor"\nreward = "reward"\n'
+    text = (
+        f'[data]\ncsv = "{data / "methane_metec.csv"}"\ngroup = "region"\narm = "sensor"\nreward = "reward"\n'
+    )
     (tmp_path / "methane.toml").write_text(text + "where = { release = 2 }\n", "utf-8")
     record = ba.identify(load(tmp_path / "methane.toml"), seed=1)
     assert record.verdict.status == "identified"

@@ -6,11 +6,12 @@ of the others given their sizes. By Hoeffding's inequality for random signs,
 
     P(Σd ≥ z·√Σd²) ≤ exp(−z²/2),
 
-whatever the rewards are. *Drift* pairs each row of the first half of a cell with one of the second half, and
-d is the difference of the two. *Dependence* takes two pairs of neighbours (u₁, u₂) and (v₁, v₂) that are far
-apart: d = (u₁ − v₁)(u₂ − v₂) changes its sign if u₂ and v₂ change places, and is positive on average if
-neighbours are alike. Of the false-alarm rate, half is shared by the tests of the single cells and half by the
-two tests of all cells together (a union bound).
+whatever the rewards are. Where all d but zeros have the same size, as with 0/1 rewards, their signs are fair
+coins, and the p-value is the exact one of the sign test. *Drift* pairs each row of the first half of a cell
+with one of the second half, and d is the difference of the two. *Dependence* takes two pairs of neighbours
+(u₁, u₂) and (v₁, v₂) that are far apart: d = (u₁ − v₁)(u₂ − v₂) changes its sign if u₂ and v₂ change places,
+and is positive on average if neighbours are alike. Of the false-alarm rate, half is shared by the tests of
+the single cells and half by the two tests of all cells together (a union bound).
 """
 
 from __future__ import annotations
@@ -33,12 +34,36 @@ REASONS = {
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One test: its kind, its cell, and Σd and Σd², from which its p-value follows."""
+    """One test: its kind, its cell, and Σd and Σd², from which its p-value follows.
+
+    `size` is that of all d but zeros, and 0 if they differ in size.
+    """
 
     kind: str  # "drift" or "dependence"; in live experiments also "missing"
     cell: str
     total: float
     squares: float
+    size: float = 0.0
+
+    @staticmethod
+    def of(kind: str, cell: str, differences: Floats) -> Check:
+        """The test with these differences d.
+
+        >>> check = Check.of("dependence", "a", np.array([1.0, 0.0, 1.0, 1.0, -1.0]))
+        >>> check.size, check.pvalue
+        (1.0, 0.3125)
+        """
+        sizes = np.abs(differences[differences != 0.0])
+        alike = len(sizes) > 0 and bool((sizes == sizes[0]).all())
+        size = float(sizes[0]) if alike else 0.0
+        return Check(kind, cell, float(differences.sum()), float(differences @ differences), size)
+
+    @staticmethod
+    def joined(kind: str, cells: Sequence[Check]) -> Check:
+        """The test of all cells together."""
+        sizes = {each.size for each in cells if each.squares > 0}
+        total, squares = math.fsum(c.total for c in cells), math.fsum(c.squares for c in cells)
+        return Check(kind, ALL, total, squares, sizes.pop() if len(sizes) == 1 else 0.0)
 
     @property
     def pvalue(self) -> float:
@@ -46,8 +71,18 @@ class Check(msgspec.Struct, frozen=True):
         if self.squares <= 0:
             return 1.0
         sides = 1.0 if self.kind == "dependence" else 2.0
-        toward = max(self.total, 0.0) if self.kind == "dependence" else abs(self.total)
-        return min(1.0, sides * math.exp(-(toward**2) / (2 * self.squares)))
+        toward = self.total if self.kind == "dependence" else abs(self.total)
+        if self.size <= 0:
+            return min(1.0, sides * math.exp(-(max(toward, 0.0) ** 2) / (2 * self.squares)))
+        coins = round(self.squares / self.size**2)
+        return min(1.0, sides * _heads(coins, round((coins + toward / self.size) / 2)))
+
+
+def _heads(coins: int, least: int) -> float:
+    """The probability that so many fair coins show heads at least so often."""
+    from scipy.special import betainc
+
+    return float(betainc(least, coins - least + 1, 0.5)) if least > 0 else 1.0
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -97,12 +132,9 @@ def check(queues: Mapping[Place, Floats], names: Mapping[Place, str], scale: flo
     """
     made: list[Check] = []
     for kind, differences in (("drift", drift), ("dependence", dependence)):
-        cells: list[Check] = []
-        for place in sorted(queues):
-            found = differences(queues[place] / scale)
-            cells.append(Check(kind, names[place], float(found.sum()), float(found @ found)))
-        both = (math.fsum(c.total for c in cells), math.fsum(c.squares for c in cells))
-        made += [*cells, Check(kind, ALL, *both)] if len(cells) > 1 else cells
+        places = sorted(queues)
+        cells = [Check.of(kind, names[place], differences(queues[place] / scale)) for place in places]
+        made += [*cells, Check.joined(kind, cells)] if len(cells) > 1 else cells
     return made
 
 

@@ -105,12 +105,10 @@ class Watch:
         if len(arms) == 1:
             name, values = f"{group.name}/{group.arms[arms[0]]}", rows[0][0]
             for kind, differences in zip(KINDS, (drift, dependence), strict=True):
-                found = differences(values)
-                yield Check(kind, name, float(found.sum()), float(found @ found))
+                yield Check.of(kind, name, differences(values))
         else:
-            found = rows[0][1] - rows[1][1]
             name = f"{group.name}: {group.arms[arms[0]]}, {group.arms[arms[1]]}"
-            yield Check(MISSING, name, float(found.sum()), float(found @ found))
+            yield Check.of(MISSING, name, rows[0][1] - rows[1][1])
 
     def _rows(self, i: int, arm: int, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The first n rewards of a cell in the order of assignment, in [0, 1], and which are missing."""
