@@ -241,7 +241,7 @@ class Recorded:
             demand_same_names(first.sites, first.options, counts, path)
             if made[-1].counts == counts:
                 return before  # the same look again
-            demand_look_left(before, path)
+            demand_look_left(before, counts, path)
         made.append(look_once(counts, self.contests, self.settings, watch))
         return self._conclude(made, None, ())
 

@@ -150,6 +150,17 @@ class Counts(msgspec.Struct, frozen=True):
         """How many rewards there are."""
         return sum(self.count)
 
+    def contains(self, other: Counts) -> bool:
+        """Whether each reward occurs at least as often as in other counts with the same names.
+
+        >>> few, more = (Counts(["s"], ["a"], [0], [0], [1.0], [n]) for n in (2, 3))
+        >>> more.contains(few), few.contains(more)
+        (True, False)
+        """
+        own = dict(zip(zip(self.site, self.option, self.value, strict=True), self.count, strict=True))
+        cells = zip(other.site, other.option, other.value, strict=True)
+        return all(own.get(cell, 0) >= n for cell, n in zip(cells, other.count, strict=True))
+
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
     """One look: the rewards, and for each contest and claim the logarithm of the e-value, and a p-value."""

@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 Place = tuple[int, int]
 FALSE_ALARMS = 0.01  # per table, all tests together
 ALL = "all cells together"
+MOST_COINS = 2.0**52  # no table has more; a forged record may
 REASONS = {
     "drift": "the rewards of {cell} change over time: the second half of the rows differs from the first",
     "dependence": "neighbouring rows of {cell} are more alike than independent rows would be",
@@ -72,17 +73,21 @@ class Check(msgspec.Struct, frozen=True):
             return 1.0
         sides = 1.0 if self.kind == "dependence" else 2.0
         toward = self.total if self.kind == "dependence" else abs(self.total)
-        if self.size <= 0:
-            return min(1.0, sides * math.exp(-(max(toward, 0.0) ** 2) / (2 * self.squares)))
-        coins = round(self.squares / self.size**2)
-        return min(1.0, sides * _heads(coins, round((coins + toward / self.size) / 2)))
+        if self.size > 0:
+            coins, lead = self.squares / self.size / self.size, toward / self.size
+            if max(coins, abs(lead)) < MOST_COINS:
+                return min(1.0, sides * _heads(round(coins), round((coins + lead) / 2)))
+        ahead = max(toward, 0.0)
+        return min(1.0, sides * math.exp(-ahead * ahead / (2 * self.squares)))
 
 
 def _heads(coins: int, least: int) -> float:
     """The probability that so many fair coins show heads at least so often."""
     from scipy.special import betainc
 
-    return float(betainc(least, coins - least + 1, 0.5)) if least > 0 else 1.0
+    if least <= 0 or least > coins:  # a forged record may ask for more heads than coins
+        return float(least <= 0)
+    return float(betainc(least, coins - least + 1, 0.5))
 
 
 class Alarm(msgspec.Struct, frozen=True):
