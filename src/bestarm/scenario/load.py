@@ -244,6 +244,11 @@ def _adversaries(tables: Any, problem: Problem) -> Iterator[Adversary]:
 
 def _problem(keys: Mapping[str, Any], folder: Path) -> Problem:
     unit = keys.get("unit", "")
+    if str(keys.get("goal")).startswith("CHECK"):
+        raise InputError(
+            f"goal = {shorten(keys['goal'])} is not decided",
+            expected='"max": the highest mean is best; or "min": the lowest',
+        )
     Scale(goal=keys.get("goal", "max"), unit=unit)  # raises if one of them is invalid
     found = _described(keys, folder)
     return replace(found, scale=replace(found.scale, unit=unit)) if unit else found
