@@ -400,7 +400,7 @@ def test_the_report_states_the_promise_and_what_was_withdrawn(tmp_path, table):
     assert "script-src &#x27;sha256-" in page  # only the page's own
     path = write(tmp_path / "s.csv", sorted(coins(1, CELLS, CLEAR)))
     page = ba.evidence(path, **COLUMNS).report(tmp_path / "w.html").read_text()
-    assert "Promise withdrawn." in page
+    assert "No safe answer: the promise is withdrawn." in page
     assert "What was withdrawn" in page
     assert "This is wrong with probability" not in page
 

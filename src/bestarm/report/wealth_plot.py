@@ -66,7 +66,8 @@ def wealth(record: Record, ax: Axes | None = None) -> Axes:
         leaves, about = "an answer is settled", "wealth of the bets on the answer"
     ax.axhline(end, color="black", linestyle="--", linewidth=1, label=f"{leaves} (×) at {end:,.6g}")
     ax.plot([], [], color="#999999", linewidth=7, alpha=0.5, label="champion: nobody bets against it")
-    ax.set(yscale="log", xlabel="pulls of each rival", ylabel=about)
+    where = " at a site" if facts.options_by_site else ""
+    ax.set(yscale="log", xlabel=f"pulls of each rival{where}", ylabel=about)
     plots.set_pulls(ax, {pulls for bet in found.bets for pulls in (bet.begin, bet.end)})
     ax.yaxis.set_major_formatter("{x:,.10g}")
     plots.set_legend(ax, True, len(arms) - len(shown))

@@ -11,7 +11,7 @@ from bestarm.report.facts import ExitFacts, RunFacts, SiteFacts
 from bestarm.report.markup import Html, join, name, table, tag
 from bestarm.report.page.answer import answer
 from bestarm.report.page.costs import costs
-from bestarm.report.page.leaderboard import leaderboard
+from bestarm.report.page.leaderboard import leaderboard, leaderboard_by_site
 from bestarm.report.page.now import faults_now, going
 from bestarm.report.page.options import options_by_site
 from bestarm.report.page.parts import (
@@ -37,7 +37,8 @@ def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
     by_site = facts.options_by_site
     each = None if by_site and not facts.exits else arms(facts)
     made = [
-        ("leaderboard", "Leaderboard", None if by_site and not by_site.weighted else leaderboard(facts)),
+        ("leaderboard", "Leaderboard", leaderboard(facts)),
+        ("sites", "At each site", _at_each_site(facts)),
         ("options", "Options by site", None if by_site is None else options_by_site(facts, by_site)),
         ("intervals", "The race", None if by_site and not facts.lines else _race(facts)),
         ("arms", "Each option" if by_site else "Each arm", each),
@@ -49,6 +50,13 @@ def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
         ("reproduce", "Run it again", _reproduce(facts, attached)),
     ]
     return [*filled([("alarms", "", faults_now(facts))]), ("top", "", top(facts)), *filled(made)]
+
+
+def _at_each_site(facts: RunFacts) -> Html | None:
+    """The options of each site, where both their best overall and the best at each site were asked."""
+    by_site = facts.options_by_site
+    asked = facts.verdict is not None and any(answer.site for answer in facts.verdict.answers)
+    return leaderboard_by_site(facts) if by_site and by_site.weighted and asked else None
 
 
 def top(facts: RunFacts) -> Html:
