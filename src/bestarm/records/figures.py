@@ -115,6 +115,8 @@ def compared_said(lead: LeadFacts, percent: bool, unit: str = "") -> tuple[str, 
     scale, unit = (100.0, " points") if percent else (1.0, f" {unit}" if unit else "")
     places = decimals(lead.interval, scale)
     size = _number(scale * abs(lead.value), places)
+    if percent and size == "1":
+        unit = " point"
     main = f"{size}{unit} {'better' if lead.value > 0 else 'worse'} than {lead.over}"
     if not size.strip("0.,"):
         main = f"about as good as {lead.over}"

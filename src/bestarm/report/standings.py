@@ -232,22 +232,26 @@ def why_out(facts: RunFacts, exit_: ExitFacts) -> str:
     """Why an option left; one that is compared with a control has an answer instead."""
     rows = facts.options_by_site.rows if facts.options_by_site else ()
     result = next((row.result for row in rows if row.name == exit_.name), "still in")
-    said = because(exit_)
+    said = because(exit_, percent=facts.percent)
     answered = result not in ("ruled out", "still in")
     return said.replace("the bets against it", "the bets on this answer") if answered else said
 
 
-def because(exit_: ExitFacts) -> str:
+def because(exit_: ExitFacts, *, percent: bool = False) -> str:
     """Why an option was dropped, with the numbers that decided it."""
+
+    def shown(value: float, unit: str = " %") -> str:
+        return f"{number(100 * value)}{unit}" if percent else number(value)
+
     match exit_.why:
         case LostTest(p, level):
-            shown = "below 1e-300" if p == 0.0 else f"{p:.2g}"
-            return f"exact test: p = {shown}, at most the level {level:.2g}"
+            told = "below 1e-300" if p == 0.0 else f"{p:.2g}"
+            return f"exact test: p = {told}, at most the level {level:.2g}"
         case FarBehind(bound):
             apart = abs((exit_.rival_mean or 0.0) - exit_.mean)
-            return f"{number(apart)} behind the best, at least c·α = {number(bound)}"
+            return f"{shown(apart, '')} behind the best, at least c·α = {shown(bound, ' points')}"
         case Apart(end, best):
-            return f"its interval ends at {number(end)}, the best one begins at {number(best)}"
+            return f"its interval ends at {shown(end)}, the best one begins at {shown(best)}"
         case Wealth(log_wealth, limit):
             return (
                 f"the bets against it reached {_times(log_wealth)} times their start, at least "

@@ -29,7 +29,7 @@ from bestarm.study.similar import similar_runs
 TRIALS = 200  # simulated runs behind each number
 FEW = 50  # the same for other methods
 LARGEST, SMALLEST = 0.05, 0.001  # the ε that are tried, as shares of the range of the rewards
-MOST_STEPS = 40_000  # events of the runs that are simulated one by one: some seconds
+MOST_STEPS = 60_000  # events of the runs that are simulated one by one: some seconds
 PROBE, FAR = 4, 3.0  # runs of a method that is left out if they need so many times the pulls
 WORTH = 0.1  # a method is cheaper if it saves at least this share of the pulls
 LIMITS = ("budget", "max_rounds", "summaries")

@@ -6,6 +6,7 @@ import shlex
 from functools import partial
 from typing import Any
 
+from bestarm.records.figures import rough
 from bestarm.report import svg
 from bestarm.report.facts import ExitFacts, RunFacts, SiteFacts
 from bestarm.report.markup import Html, join, name, table, tag
@@ -165,9 +166,9 @@ def _exit(facts: RunFacts, exit_: ExitFacts) -> list[Any]:
     elif not exit_.by_server:
         by = "its client" if exit_.of == 1 else f"{exit_.clients} of {exit_.of} clients"
     rival = "–" if exit_.rival is None else name(exit_.rival, 80)
-    mean = number(exit_.mean)
+    mean = rough(exit_.mean, facts.percent)
     if exit_.rival_mean is not None:
-        mean = f"{mean} against {number(exit_.rival_mean)}"
+        mean = f"{mean} against {rough(exit_.rival_mean, facts.percent)}"
     why = tag("span", why_out(facts, exit_), class_="why")
     return [name(exit_.name, 80), tag("span", when(exit_), class_="when"), by, mean, rival, why]
 

@@ -103,7 +103,7 @@ def _mean(cost: MeanFacts) -> str:
     half = (cost.interval[1] - cost.interval[0]) / 2
     places = 0 if half <= 0 else 1 - math.floor(math.log10(half))
     shown = (round(value, places) for value in (cost.mean, half))
-    return " ± ".join(f"{value:,.{max(places, 0)}f}" for value in shown)
+    return "\u00a0±\u00a0".join(f"{value:,.{max(places, 0)}f}" for value in shown)
 
 
 def _figures(facts: StudyFacts) -> Html:
