@@ -123,12 +123,12 @@ def compared_said(lead: LeadFacts, percent: bool, unit: str = "") -> tuple[str, 
     return main, "" if lead.interval is None else _from_to(lead.interval, scale, places)
 
 
-def _from_to(ends: Interval, scale: float, places: int | None) -> str:
+def _from_to(ends: Interval, scale: float, places: int | None, unit: str = "") -> str:
     """An interval of a difference whose direction is clear, or else is named at both ends."""
     low, high = (_number(scale * abs(end), places) for end in ends)
     if ends[0] >= 0:
-        return f"{low} to {high}"
-    return f"{high} to {low}" if ends[1] <= 0 else f"{low} worse to {high} better"
+        return f"{low} to {high}{unit}"
+    return f"{high} to {low}{unit}" if ends[1] <= 0 else f"{low}{unit} worse to {high}{unit} better"
 
 
 def lift_said(lead: LeadFacts) -> str:
@@ -138,7 +138,7 @@ def lift_said(lead: LeadFacts) -> str:
     value, ends = lead.relative
     places = decimals(ends)
     if lead.kind == "control":
-        return f"{_number(abs(value), places)} % of its mean ({_from_to(ends, 1.0, places)})"
+        return f"{_number(abs(value), places)} % of its mean ({_from_to(ends, 1.0, places, ' %')})"
     low, high = (_number(end, places) for end in ends)
     return f"{_number(value, places)} % of its mean ({low} to {high} %)"
 

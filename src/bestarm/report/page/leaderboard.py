@@ -156,9 +156,7 @@ def _ends(one: Standing) -> tuple[float, float] | None:
 def _rounded(facts: RunFacts, one: Standing, value: float | None) -> str:
     """A number of an option: rounded to its interval, in per cent where the answer card writes per cent."""
     ends = _ends(one)
-    if value is None or (ends is None and not facts.percent):
-        return number(value)
-    return said(value, ends, facts.percent) if ends else rough(value, facts.percent)
+    return rough(value, facts.percent) if value is None or ends is None else said(value, ends, facts.percent)
 
 
 def _lead(facts: RunFacts, one: Standing) -> str:
