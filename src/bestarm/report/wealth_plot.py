@@ -82,8 +82,8 @@ def _draw_wealth(
     """The wealth of one arm after its blocks as a rival; it left after `out` pulls."""
     name = facts.roster[arm[0]] if facts.options_by_site else _full_name(facts, *arm)
     decided = facts.verdict is not None and facts.verdict.status == "identified"
-    rest = "behind the winner" if decided else "not ruled out"
-    fate = named(facts) if name in winners(facts) else against_control(facts, name) or rest
+    other = "behind the winner" if decided else "not ruled out"
+    fate = named(facts) if name in winners(facts) else against_control(facts, name) or other
     look = plots.option_line(facts, name)
     blocks = sorted({(bet.begin, bet.end, bet.champion) for bet in found.bets})
     x, y = [blocks[0][0]], [0.0]
