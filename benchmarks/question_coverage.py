@@ -202,6 +202,9 @@ def card_misses(card: AnswerCard, values: dict[str, float], cells: dict[str, dic
     for row in card.sites:
         site, _, option = row.name.partition("/")
         off |= not _inside(cells[site][option], row.interval)
+    for cell in card.cells:
+        site, _, option = cell.name.partition("/")
+        off |= not _inside(cells[site][option], cell.interval)
     for lead in card.site_leads:
         site, _, option = lead.option.partition("/")
         rest = max(v for name, v in cells[site].items() if name != option)

@@ -80,7 +80,7 @@ def test_a_withdrawn_promise_shows_no_interval_and_no_next_step_but_the_remedy(t
     found = json.loads(bestarm("evidence", path, *COLUMNS, "--json", "--report", "e.html").stdout)
     card = found["card"]
     assert found["promise"] == "withdrawn"
-    assert card["headline"].startswith("Promise withdrawn.")
+    assert card["headline"].startswith("No safe answer: the promise is withdrawn. ")
     assert card["risk"].startswith("Nothing is promised, because ")
     assert "(" not in card["ahead"][0]
     assert card["next"][0] == "Do not act on this answer."
@@ -121,7 +121,7 @@ def test_exit_codes_say_undecided_and_withdrawn(tmp_path, bestarm):
     assert done.returncode == 6
     assert json.loads(done.stdout)["promise"] == "withdrawn"
     told = bestarm("evidence", drifting, *COLUMNS).stdout
-    assert told.startswith("Promise withdrawn.")
+    assert told.startswith("No safe answer: the promise is withdrawn. ")
     assert "Nothing is promised" in told
     assert "wrong with probability" not in told
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 
 import msgspec
 import numpy as np
@@ -408,8 +409,10 @@ def test_the_report_states_the_promise_and_what_was_withdrawn(tmp_path, table):
     assert "script-src &#x27;sha256-" in page  # only the page's own
     path = write(tmp_path / "s.csv", sorted(coins(1, CELLS, CLEAR)))
     page = ba.evidence(path, **COLUMNS).report(tmp_path / "w.html").read_text()
-    assert "Promise withdrawn." in page
+    assert "No safe answer: the promise is withdrawn." in page
     assert "What was withdrawn" in page
+    assert "looks best" in page
+    assert not re.search(r"\d to \d+ %", page)  # no interval
     assert "This is wrong with probability" not in page
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 
 import msgspec
@@ -14,7 +15,16 @@ from bestarm.protocol.summaries import Summary
 from bestarm.records.answer import answer_card
 from bestarm.records.card import KEPT
 from bestarm.records.estimates import ArmEstimate, estimates, shares, weighted
-from bestarm.records.figures import decimals, lead_said, next_steps, option_said, said, span
+from bestarm.records.figures import (
+    ahead_said,
+    compared_said,
+    decimals,
+    lead_said,
+    next_steps,
+    option_said,
+    said,
+    span,
+)
 
 EASY = ba.Problem.bernoulli([[0.9, 0.2], [0.6, 0.1]])
 LIARS = ba.Problem.bernoulli([[0.9, 0.3], [0.6, 0.2]], clients=3)
@@ -214,3 +224,38 @@ def test_intervals_hold_at_the_stopping_time_all_together(method):
     assert round(DELTA + ALPHA, 9) == 0.15
     assert row["wrong or missed"] * 20_000 <= 3_250
     assert row["bias"] > 0.0, "the winner's curse"
+
+
+SITES = {f"s{j}": {"A": 0.2 + 0.02 * j, "B": 0.7 + 0.02 * j, "C": 0.3} for j in range(7)}
+
+
+def test_an_option_that_is_compared_with_a_control_is_better_worse_or_as_good():
+    record = ba.identify(
+        ba.Problem.from_rewards({"s1": {"A": 0.3, "B": 0.6}, "s2": {"A": 0.5, "B": 0.8}}),
+        question="control", control="B", seed=1,
+    )  # fmt: skip
+    card = answer_card(record)
+    (told,) = ahead_said(card)
+    assert re.match(r"A: \d+ points worse than B \(\d+ to \d+\), which is \d+ % of its mean", told)
+    lead = msgspec.structs.replace(card.lifts[0], value=0.0001, interval=(-0.03, 0.031), relative=None)
+    assert compared_said(lead, True) == ("about as good as B", "3.0 worse to 3.1 better")
+
+
+def test_every_option_of_every_site_has_an_interval_where_each_site_has_an_answer():
+    record = ba.identify(ba.Problem.from_rewards(SITES), question="each", seed=1)
+    card = answer_card(record)
+    assert sorted(cell.name for cell in card.cells) == sorted(f"{s}/{o}" for s in SITES for o in "ABC")
+    assert all(cell.interval[0] <= cell.mean <= cell.interval[1] for cell in card.cells)
+    stated = {row.name: row.interval for row in card.sites}
+    assert {cell.name: cell.interval for cell in card.cells if cell.best} == stated
+
+
+def test_where_more_sites_lie_than_the_run_tolerates_means_stand_without_intervals():
+    liars = [ba.Adversary(site, "extreme") for site in ("s5", "s6")]
+    record = ba.identify(ba.Problem.from_rewards(SITES), question="overall", adversaries=liars, seed=1)
+    card = answer_card(record)
+    assert card.headline.startswith("No safe answer: ")
+    assert all(row.mean is not None and row.interval is None for row in card.options)
+    cells = [(0.5, ArmEstimate(0, 0, 0.2, (0.1, 0.3), 9)), (0.5, ArmEstimate(1, 0, 0.4, None, 9))]
+    value, ends = weighted(cells)
+    assert (round(value, 12), ends) == (0.3, None)

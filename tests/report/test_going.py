@@ -12,6 +12,7 @@ from bestarm.report import follow, page
 from bestarm.report.facts import as_it_looks, forecast
 from bestarm.simulate import run_journal as kept
 from bestarm.simulate.network import Network
+from bestarm.study import similar
 from bestarm.util.journal import Journal
 from federations import CASES, Coins, Folds
 
@@ -52,7 +53,7 @@ def test_similar_runs_are_simulated_with_the_same_network_and_liars(tmp_path, na
 
 
 def test_runs_that_take_long_to_simulate_have_no_forecast(tmp_path, monkeypatch):
-    monkeypatch.setattr(forecast, "MOST_STEPS", 10)
+    monkeypatch.setattr(similar, "MOST_STEPS", 10)
     facts, _ = begun(tmp_path / "run.db", RUNS["robust"][0])
     assert facts.plan is None
     assert "not forecast" in str(page.sections(facts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 
 import pytest
 from test_report import Page
@@ -16,7 +17,7 @@ from bestarm.report import follow, page
 from bestarm.report.colours import COLOURS, colour, dash, roster
 from bestarm.report.numbers import number
 from bestarm.report.page.parts import command
-from bestarm.report.standings import standings, states
+from bestarm.report.standings import site_standings, standings, states
 from federations import Coins, Folds
 
 PAPER = ba.Problem.paper_instance(5)
@@ -153,3 +154,43 @@ def test_a_client_names_what_beat_its_arms(tmp_path):
         source.close()
     assert rivals["west/b"] == "west/a"
     assert rivals["east/d"] == "the leader of all groups"
+
+
+def test_each_site_has_its_own_leaderboard_with_the_intervals_of_the_card():
+    record = ba.identify(ba.load(HOSPITALS), question="each")
+    facts = collect.of_record(record, quick=True)
+    cells = {cell.name: cell for cell in facts.card.cells}
+    sites = site_standings(facts)
+    assert [rows[0].name for rows in sites] == [f"{a.site}/{a.option}" for a in record.verdict.answers]
+    for rows in sites:
+        assert [one.state for one in rows] == ["won", "out", "out"]
+        assert rows[0].mean > rows[1].mean > rows[2].mean
+        assert all((one.lower, one.upper) == cells[one.name].interval for one in rows)
+        assert all(one.left.startswith("round ") for one in rows[1:])
+    board = {key: str(body) for key, _, body in page.sections(facts)}["leaderboard"]
+    assert board.count("</tr>") == 13
+    assert "All 12 options" in board
+
+
+def cells_of(body):
+    """The texts of a table's rows."""
+    rows = re.findall(r"<tr[^>]*>(<td.*?)</tr>", body)
+    return [[Page(cell).text for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)] for row in rows]
+
+
+def test_an_option_has_one_value_on_a_page_also_where_sites_may_lie():
+    rows = {f"s{j}": {"A": 0.2 + 0.02 * j, "B": 0.7 + 0.02 * j, "C": 0.3} for j in range(7)}
+    keys = {"question": "overall", "byzantine": 1, "adversaries": [ba.Adversary("s6", "extreme")]}
+    facts = collect.of_record(ba.identify(ba.Problem.from_rewards(rows), seed=1, **keys), quick=True)
+    made = {key: str(body) for key, _, body in page.sections(facts)}
+    first = {row[1]: row[2] for row in cells_of(made["leaderboard"])}
+    second = {row[0]: row[1] for row in cells_of(made["options"])}
+    assert first.keys() == {"A", "B", "C"}
+    assert first == second
+    assert "without the highest and the lowest, because 1 site may lie" in made["options"]
+
+
+def test_reasons_are_in_per_cent_where_means_are():
+    board = str({key: body for key, _, body in page.sections(facts_of("fed-sel"))}["leaderboard"])
+    assert re.search(r"behind the best, at least c·α = [\d.]+ points", board)
+    assert re.search(r"its interval ends at [\d.]+ %, the best one begins at [\d.]+ %", board)

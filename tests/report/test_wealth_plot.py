@@ -70,3 +70,12 @@ def test_only_the_arms_that_stay_longest_are_drawn():
 def test_a_run_without_bets_is_refused(method):
     with pytest.raises(ba.InputError, match="no wealths"):
         wealth_plot.wealth(ba.identify(PAPER, method, delta=0.1, seed=1))
+
+
+def test_an_answer_that_nothing_is_promised_about_is_no_winner():
+    rows = {f"s{j}": {"A": 0.2, "B": 0.4, "C": 0.3} for j in range(5)}
+    liars = [ba.Adversary(site, "extreme") for site in ("s3", "s4")]
+    record = ba.identify(ba.Problem.from_rewards(rows), question="overall", adversaries=liars, seed=1)
+    ax = wealth_plot.wealth(record)
+    assert labels(ax)[0] == f"{record.verdict.answers[0].option} (named, unsafe)"
+    assert ax.get_xlabel() == "pulls of each rival at a site"

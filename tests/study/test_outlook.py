@@ -5,7 +5,12 @@ from __future__ import annotations
 import msgspec
 
 import bestarm as ba
-from bestarm.study.outlook import outlook
+from bestarm.graphs.generators import complete
+from bestarm.records.answer import answer_card
+from bestarm.records.figures import next_steps
+from bestarm.simulate.network import Network
+from bestarm.study.forecast import Bench
+from bestarm.study.outlook import PROBE, outlook
 
 PROBLEM = ba.Problem.bernoulli([[0.7, 0.3], [0.5]])
 
@@ -59,3 +64,30 @@ def test_kept_summaries_leave_nothing_to_guess_from():
     record = ba.identify(PROBLEM, seed=1, budget=200)
     silent = msgspec.structs.replace(record.public(), summaries=None)
     assert outlook(silent).why_not
+
+
+def test_an_undecided_run_of_peers_learns_how_many_pulls_decide_all_of_a_few_such_runs():
+    problem = ba.Problem.bernoulli([[0.9, 0.2], [0.5]], clients=3)
+    network = Network(complete(6))
+    record = ba.identify(problem, "p2p", network=network, seed=1, budget=20)
+    assert record.verdict.status == "undecided"
+    found = outlook(record)
+    assert found.trials == 20
+    assert found.enough > record.pulls.total
+    again = ba.identify(problem, "p2p", network=network, seed=5)
+    assert again.pulls.total <= 1.5 * found.enough
+    told = next_steps(answer_card(record), found)
+    assert told[0].endswith(" pulls decide all of 20 simulated runs.")
+
+
+def test_a_method_that_needs_far_more_pulls_is_tried_with_few_runs_only(monkeypatch):
+    made = []
+    run = Bench.run
+
+    def counted(self, method, keys, number, trials=None):
+        made.append((method, trials))
+        return run(self, method, keys, number, trials)
+
+    monkeypatch.setattr(Bench, "run", counted)
+    outlook(ba.identify(PROBLEM, seed=1))
+    assert [trials for method, trials in made if method == "fed-sel"] == [PROBE]

@@ -33,7 +33,9 @@ STATUS = {
 def headline(evidence: Evidence) -> str:
     """The verdict in one sentence, with what was withdrawn."""
     found = _found(evidence)
-    return f"Promise withdrawn. {found}" if evidence.promise == "withdrawn" else found
+    if evidence.promise == "withdrawn":
+        return f"No safe answer: the promise is withdrawn. {found}"
+    return found
 
 
 def _found(evidence: Evidence) -> str:
@@ -62,8 +64,15 @@ def _found(evidence: Evidence) -> str:
             return "Undecided: the data speak against every option."
         return f"Undecided: {len(left):,} of {counted(len(evidence.options), 'option')} are not ruled out."
     if evidence.promise == "withdrawn":
-        return f"{best} looks best, but nothing is promised."
+        return f"{best} looks best."
     return f"{best} is the best option: {aim(evidence)}."
+
+
+def status_of(evidence: Evidence, option: Option) -> str:
+    """What became of an option, in a few words."""
+    if evidence.promise == "withdrawn" and option.status == "best":
+        return "looks best"
+    return STATUS[option.status]
 
 
 def aim(evidence: Evidence) -> str:

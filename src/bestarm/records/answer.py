@@ -93,7 +93,9 @@ class _Reading(Ranking):
         lifts = tuple(self.lifts(options))
         sites, site_leads = tuple(self.by_site()), tuple(self.site_leads(arms))
         leads = (*lifts, *site_leads, *([lead] if lead else []))
-        has_intervals = any(row.interval for row in (*options, *sites)) or any(row.interval for row in leads)
+        cells = tuple(self.cells(arms))
+        shown = (*options, *sites, *cells)
+        has_intervals = any(row.interval for row in shown) or any(row.interval for row in leads)
         return AnswerCard(
             tone=self._tone(right),
             headline=self._headline(),
@@ -102,6 +104,7 @@ class _Reading(Ranking):
             options=options,
             sites=sites,
             site_leads=site_leads,
+            cells=cells,
             lead=lead,
             lifts=lifts,
             risk=self._risk(alpha if has_intervals else None),

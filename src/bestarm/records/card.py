@@ -116,6 +116,8 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
     site_leads : tuple of LeadFacts
         The lead at each site over its runner-up, where that was asked: of the best option, or of the one that
         leads if it is open.
+    cells : tuple of OptionFacts
+        Every option at every site, where the best option of each site was asked.
     lead : LeadFacts or None
         The lead over the runner-up.
     lifts : tuple of LeadFacts
@@ -168,6 +170,7 @@ class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):
     delta: float
     seed: int | None
     site_leads: tuple[LeadFacts, ...] = ()
+    cells: tuple[OptionFacts, ...] = ()
     curse: str = ""
     unit: str = ""
     name: str = ""
@@ -184,7 +187,7 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     guessed : bool
         Whether the means are estimates from this run, because the true ones are unknown.
     enough : int or None
-        The pulls with which 95 % of such runs decide, if nothing else ends them.
+        The pulls with which 95 % of such runs decide, if nothing else ends them; all of them if they are few.
     saved : float or None
         The share of the pulls that `epsilon` would save.
     epsilon : float or None

@@ -216,16 +216,20 @@ def _ends(samples: set[_Sample]) -> dict[_Sample, tuple[float, float]]:
 
 def weighted(
     rows: Sequence[tuple[float, ArmEstimate]], liars: int = 0
-) -> tuple[float, tuple[float, float]] | None:
+) -> tuple[float, tuple[float, float] | None] | None:
     """The value of an option over several cells, and its interval; None if a cell is unknown.
+
+    There is no interval if a cell has none, unless sites may lie.
 
     Where some of the sites may lie, it is about the honest ones: the interval holds those of the averages
     without any `liars` sites or fewer, and the value is the average without the highest and the lowest.
     """
     if not liars:
-        if any(cell.mean is None or cell.interval is None for _, cell in rows):
+        if any(cell.mean is None for _, cell in rows):
             return None
         value = sum(w * (cell.mean or 0.0) for w, cell in rows)
+        if any(cell.interval is None for _, cell in rows):
+            return value, None
         ends = [sum(w * cell.interval[k] for w, cell in rows if cell.interval) for k in (0, 1)]
         return value, (ends[0], ends[1])
     kept = sorted((cell.mean, w) for w, cell in rows if cell.mean is not None)[liars:-liars]

@@ -8,6 +8,7 @@ from bestarm.records.card import AnswerCard, CardCosts, Interval, LeadFacts, Opt
 from bestarm.records.recordings import remedy_for
 from bestarm.util.text import counted
 
+MANY = 100  # runs that can tell what 95 % of them need
 DIGITS = 2  # significant digits of an interval's width
 
 
@@ -78,8 +79,10 @@ def option_said(row: OptionFacts, percent: bool, unit: str = "") -> str:
     """The mean of an option and its interval."""
     if row.mean is None:
         return "not known" if row.pulls else "no pulls"
-    between = f" ({span(row.interval, percent, unit)})" if row.interval else ""
-    return f"{said(row.mean, row.interval, percent, unit)}{between}"
+    if row.interval is None:
+        text = rough(row.mean, percent)
+        return text if percent else _in_unit(text, percent, unit)
+    return f"{said(row.mean, row.interval, percent, unit)} ({span(row.interval, percent, unit)})"
 
 
 def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
@@ -92,6 +95,8 @@ def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
     scale, unit = (100.0, " points") if percent else (1.0, f" {unit}" if unit else "")
     places = decimals(lead.interval, scale)
     size = _number(scale * lead.value, places)
+    if lead.interval is None:
+        size = rough(lead.value, percent).removesuffix(" %")
     if percent and size in ("1", "-1"):
         unit = " point"
     text = f"{size}{unit} over {lead.over}"
@@ -101,12 +106,40 @@ def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
     return text
 
 
+def compared_said(lead: LeadFacts, percent: bool, unit: str = "") -> tuple[str, str]:
+    """A comparison with a control: how much better or worse an option is, and the interval.
+
+    >>> found = LeadFacts(option="B", over="A", kind="control", value=-0.08, interval=(-0.27, 0.1))
+    >>> compared_said(found, True)
+    ('8 points worse than A', '27 worse to 10 better')
+    """
+    scale, unit = (100.0, " points") if percent else (1.0, f" {unit}" if unit else "")
+    places = decimals(lead.interval, scale)
+    size = _number(scale * abs(lead.value), places)
+    if percent and size == "1":
+        unit = " point"
+    main = f"{size}{unit} {'better' if lead.value > 0 else 'worse'} than {lead.over}"
+    if not size.strip("0.,"):
+        main = f"about as good as {lead.over}"
+    return main, "" if lead.interval is None else _from_to(lead.interval, scale, places)
+
+
+def _from_to(ends: Interval, scale: float, places: int | None, unit: str = "") -> str:
+    """An interval of a difference whose direction is clear, or else is named at both ends."""
+    low, high = (_number(scale * abs(end), places) for end in ends)
+    if ends[0] >= 0:
+        return f"{low} to {high}{unit}"
+    return f"{high} to {low}{unit}" if ends[1] <= 0 else f"{low}{unit} worse to {high}{unit} better"
+
+
 def lift_said(lead: LeadFacts) -> str:
     """A lead in per cent of the other option's mean; empty if that is not known."""
     if lead.relative is None:
         return ""
     value, ends = lead.relative
     places = decimals(ends)
+    if lead.kind == "control":
+        return f"{_number(abs(value), places)} % of its mean ({_from_to(ends, 1.0, places, ' %')})"
     low, high = (_number(end, places) for end in ends)
     return f"{_number(value, places)} % of its mean ({low} to {high} %)"
 
@@ -129,7 +162,15 @@ def ahead_said(card: AnswerCard) -> list[str]:
 
 def _with_lift(card: AnswerCard, lead: LeadFacts) -> str:
     lift = lift_said(lead)
-    return lead_said(lead, card.percent, card.unit) + (f", which is {lift}" if lift else "")
+    return difference_said(lead, card.percent, card.unit) + (f", which is {lift}" if lift else "")
+
+
+def difference_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
+    """A lead over a runner-up, or a comparison with a control, with its interval."""
+    if lead.kind == "runner-up":
+        return lead_said(lead, percent, unit)
+    main, ends = compared_said(lead, percent, unit)
+    return f"{main} ({ends})" if ends else main
 
 
 def costs_said(costs: CardCosts) -> str:
@@ -189,7 +230,8 @@ def _undecided(outlook: Outlook | None, helps: str) -> list[str]:
     found = []
     if outlook is not None and outlook.enough:
         guess = " with these estimates as means" if outlook.guessed else ""
-        found.append(f"About {two_digits(outlook.enough):,} pulls decide 95 % of such runs{guess}.")
+        which = "95 % of such runs" if outlook.trials >= MANY else f"all of {outlook.trials} simulated runs"
+        found.append(f"About {two_digits(outlook.enough):,} pulls decide {which}{guess}.")
     if outlook is not None and outlook.saved and outlook.epsilon:
         found.append(f"ε = {outlook.epsilon:g} saves {100 * outlook.saved:.0f} % of them.")
     if outlook is not None and outlook.why_not:
@@ -210,9 +252,10 @@ def two_digits(n: int) -> int:
 def gap_said(gap: float, percent: bool, unit: str = "") -> str:
     """The size of a difference of means, with two digits.
 
-    >>> gap_said(-0.0123, True), gap_said(0.5, False, "ms")
-    ('1.2 points', '0.5 ms')
+    >>> gap_said(-0.0123, True), gap_said(0.01, True), gap_said(0.5, False, "ms")
+    ('1.2 points', '1 point', '0.5 ms')
     """
     if percent:
-        return f"{abs(100 * gap):.2g} points"
+        size = f"{abs(100 * gap):.2g}"
+        return f"{size} point{'s' * (size != '1')}"
     return f"{abs(gap):.2g} {unit}".rstrip()

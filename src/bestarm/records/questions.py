@@ -24,13 +24,18 @@ from bestarm.util.text import counted
 
 
 class OptionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An option: its value over all sites, its mean at each site, its pulls, and what became of it."""
+    """An option: its value over all sites, its mean at each site, its pulls, and what became of it.
+
+    `at` are its pulls at each site, and `left` is the round in which it left a site's own race.
+    """
 
     name: str
     value: float | None
     means: tuple[float | None, ...]
     pulls: int
     result: str
+    at: tuple[int, ...]
+    left: tuple[int | None, ...]
 
 
 class OptionTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +118,8 @@ def option_table(
     weights = cells.weights(layout.question.weights or (1.0,) * len(sites), present)
     value = np.where(weights > 0, weights * mean, 0.0).sum(axis=0)
     value[weights.sum(axis=0) == 0] = np.nan
+    over_all = int(bool(certificate["server"].get("over_all")))
+    left = {(row["option"], row["race"] - over_all): row["block"] for row in certificate["server"]["exits"]}
     rows = [
         OptionRow(
             name=name,
@@ -120,6 +127,8 @@ def option_table(
             means=tuple(_user(x, scale.user) for x in by_site[:, k]),
             pulls=int(count[:, k].sum()),
             result=_result(name, layout.question, verdict, certificate, k),
+            at=tuple(int(count[cells.site == j, k].sum()) for j in sites),
+            left=tuple(left.get((k, j)) for j in sites),
         )
         for k, name in enumerate(cells.options)
     ]

@@ -117,6 +117,13 @@ class Ranking:
                 name = f"{answer.site}/{answer.option}"
                 yield OptionFacts(name=name, mean=answer.value, interval=ends, pulls=None, best=True)
 
+    def cells(self, arms: list[ArmEstimate]) -> Iterator[OptionFacts]:
+        """Every option at every site, where each site has its own answer; those as the method states them."""
+        stated = {row.name: row for row in self.by_site()}
+        for row in self._by_arm(arms) if self.layout.question.by_site else ():
+            own = stated.get(row.name)
+            yield row if own is None else msgspec.structs.replace(own, pulls=row.pulls)
+
     def site_leads(self, arms: list[ArmEstimate]) -> Iterator[LeadFacts]:
         """The lead at each site: of its best option as the method states it, or of the one that leads."""
         groups = {group.name: j for j, group in enumerate(self.layout.groups)}
@@ -160,8 +167,10 @@ class Ranking:
                 yield OptionFacts(name=option, mean=answer.value, interval=ends, pulls=pulls, best=True)
                 continue
             best = answer is not None and answer.answer == "best"
-            mean = None if found is None else self.scale.user(found[0])
-            ends = None if found is None or self.broken else self.scale.user_interval(*found[1])
+            mean, ends = None, None
+            if found is not None:
+                mean = self.scale.user(found[0])
+                ends = None if found[1] is None or self.broken else self.scale.user_interval(*found[1])
             yield OptionFacts(name=option, mean=mean, interval=ends, pulls=pulls, best=best)
 
     def lead(self, options: tuple[OptionFacts, ...]) -> LeadFacts | None:

@@ -13,7 +13,7 @@ from typing import Any
 from bestarm.deploy.experiment.alarms import TEXT
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.deploy.experiment.status import SiteStatus, Status
-from bestarm.records.figures import lead_said, option_said
+from bestarm.records.figures import difference_said, gap_said, option_said
 from bestarm.records.questions import intent
 from bestarm.report.markup import Html, clean, name, table, tag
 from bestarm.report.page.answer import entry
@@ -86,7 +86,8 @@ def _leader(status: Status, settings: Settings | None) -> list[Html]:
         return [entry("Leads", name(status.leader, 60), "not shown to be the best")]
     found = [entry("Leads", name(status.leader, 60), "the highest mean so far")]
     if status.lead is not None:
-        found.append(entry("Lead so far", f"{status.lead:.3g}", "over the next option", "Not a result yet."))
+        apart = gap_said(status.lead, status.percent, "" if settings is None else settings.unit)
+        found.append(entry("Lead so far", apart, "over the next option", "Not a result yet."))
     return found
 
 
@@ -98,10 +99,11 @@ def _numbers(status: Status, settings: Settings | None) -> list[Html]:
         for row in status.estimates[:MOST_ROWS]
     ]
     leads = [
-        f"{clean(lead.option, 60)}: {clean(lead_said(lead, status.percent, unit), 120)}"
+        f"{clean(lead.option, 60)}: {clean(difference_said(lead, status.percent, unit), 120)}"
         for lead in status.leads[:MOST_ROWS]
     ]
-    found = [entry("Ahead by", leads[0], *leads[1:])] if leads else []
+    title = "Ahead by" if all(lead.kind == "runner-up" for lead in status.leads) else "Compared"
+    found = [entry(title, leads[0], *leads[1:])] if leads else []
     return [*found, *([entry("Means", means[0], *means[1:])] if means else [])]
 
 
@@ -234,10 +236,11 @@ def summary(status: Status) -> list[str]:
         f"{counted(status.blocks, 'block')} that count{'s' * (status.blocks == 1)}"
     ]
     if status.leader is not None and status.lead is not None and status.state == "running":
-        lines.append(f"{status.leader} leads by {status.lead:.3g} (illustrative only)")
+        lines.append(f"{status.leader} leads by {gap_said(status.lead, status.percent)} (illustrative only)")
     rows = [(row.name, option_said(row, status.percent)) for row in status.estimates[:MOST_ROWS]]
     rows += [
-        (lead.option, f"ahead by {lead_said(lead, status.percent)}") for lead in status.leads[:MOST_ROWS]
+        (lead.option, "ahead by " * (lead.kind == "runner-up") + difference_said(lead, status.percent))
+        for lead in status.leads[:MOST_ROWS]
     ]
     lines += [f"{option}: {said}" for option, said in rows]
     if status.options:

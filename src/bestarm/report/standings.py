@@ -42,6 +42,11 @@ def standings(facts: RunFacts) -> list[Standing]:
     """Every option: the winner first, then by mean, then those whose mean is not known."""
     known = _Known(facts)
     found = [known.standing(name, place) for place, name in enumerate(facts.roster)]
+    return _ranked(facts, found)
+
+
+def _ranked(facts: RunFacts, found: list[Standing]) -> list[Standing]:
+    """Options by rank, each with its lead over the next one."""
     sign = 1.0 if facts.scale.goal == "min" else -1.0
     ranked = sorted(
         found, key=lambda s: (s.state != "won", s.mean is None, 0.0 if s.mean is None else sign * s.mean)
@@ -51,6 +56,46 @@ def standings(facts: RunFacts) -> list[Standing]:
         for one, other in pairwise(ranked)
     ]
     return [replace(one, lead=lead) for one, lead in zip(ranked, [*leads, None], strict=True)]
+
+
+def site_standings(facts: RunFacts) -> list[list[Standing]]:
+    """For each site with an answer of its own: the options there, the best one first."""
+    table = facts.options_by_site
+    answers = {answer.site: answer for answer in facts.verdict.answers} if facts.verdict else {}
+    told = {option.name: option for option in facts.card.cells} if facts.card else {}
+    place = {name: k for k, name in enumerate(facts.roster)}
+    found = []
+    for j, site in enumerate(table.sites if table else ()):
+        rows = []
+        for row in table.rows if table else ():
+            if row.means[j] is None and not row.at[j]:
+                continue  # it is not offered there, or was not played
+            name, answer = f"{site}/{row.name}", answers.get(site)
+            cell, left = told.get(name), row.left[j]
+            state: State
+            best = answer is not None and answer.answer == "best"
+            if best and answer is not None and answer.option == row.name:
+                state, became = "won", named(facts)
+            elif best or left is not None or (answer is not None and row.name not in answer.candidates):
+                state, became = "out", "ruled out"
+            else:
+                state, became = "in", "in the race" if facts.verdict is None else "not ruled out"
+            ends = cell.interval if cell is not None and cell.interval else (None, None)
+            rows.append(
+                Standing(
+                    name=name,
+                    place=place.get(row.name, 0),
+                    state=state,
+                    became=became,
+                    mean=row.means[j] if cell is None or cell.mean is None else cell.mean,
+                    lower=ends[0],
+                    upper=ends[1],
+                    pulls=row.at[j],
+                    left="" if left is None else f"round {left}",
+                )
+            )
+        found.append(_ranked(facts, rows))
+    return found
 
 
 def states(facts: RunFacts) -> dict[str, State]:
@@ -187,22 +232,26 @@ def why_out(facts: RunFacts, exit_: ExitFacts) -> str:
     """Why an option left; one that is compared with a control has an answer instead."""
     rows = facts.options_by_site.rows if facts.options_by_site else ()
     result = next((row.result for row in rows if row.name == exit_.name), "still in")
-    said = because(exit_)
+    said = because(exit_, percent=facts.percent)
     answered = result not in ("ruled out", "still in")
     return said.replace("the bets against it", "the bets on this answer") if answered else said
 
 
-def because(exit_: ExitFacts) -> str:
+def because(exit_: ExitFacts, *, percent: bool = False) -> str:
     """Why an option was dropped, with the numbers that decided it."""
+
+    def shown(value: float, unit: str = " %") -> str:
+        return f"{number(100 * value)}{unit}" if percent else number(value)
+
     match exit_.why:
         case LostTest(p, level):
-            shown = "below 1e-300" if p == 0.0 else f"{p:.2g}"
-            return f"exact test: p = {shown}, at most the level {level:.2g}"
+            told = "below 1e-300" if p == 0.0 else f"{p:.2g}"
+            return f"exact test: p = {told}, at most the level {level:.2g}"
         case FarBehind(bound):
             apart = abs((exit_.rival_mean or 0.0) - exit_.mean)
-            return f"{number(apart)} behind the best, at least c·α = {number(bound)}"
+            return f"{shown(apart, '')} behind the best, at least c·α = {shown(bound, ' points')}"
         case Apart(end, best):
-            return f"its interval ends at {number(end)}, the best one begins at {number(best)}"
+            return f"its interval ends at {shown(end)}, the best one begins at {shown(best)}"
         case Wealth(log_wealth, limit):
             return (
                 f"the bets against it reached {_times(log_wealth)} times their start, at least "

@@ -66,7 +66,8 @@ def wealth(record: Record, ax: Axes | None = None) -> Axes:
         leaves, about = "an answer is settled", "wealth of the bets on the answer"
     ax.axhline(end, color="black", linestyle="--", linewidth=1, label=f"{leaves} (×) at {end:,.6g}")
     ax.plot([], [], color="#999999", linewidth=7, alpha=0.5, label="champion: nobody bets against it")
-    ax.set(yscale="log", xlabel="pulls of each rival", ylabel=about)
+    where = " at a site" if facts.options_by_site else ""
+    ax.set(yscale="log", xlabel=f"pulls of each rival{where}", ylabel=about)
     plots.set_pulls(ax, {pulls for bet in found.bets for pulls in (bet.begin, bet.end)})
     ax.yaxis.set_major_formatter("{x:,.10g}")
     plots.set_legend(ax, True, len(arms) - len(shown))
@@ -80,7 +81,9 @@ def _draw_wealth(
 ) -> None:
     """The wealth of one arm after its blocks as a rival; it left after `out` pulls."""
     name = facts.roster[arm[0]] if facts.options_by_site else _full_name(facts, *arm)
-    fate = named(facts) if name in winners(facts) else against_control(facts, name) or "not ruled out"
+    decided = facts.verdict is not None and facts.verdict.status == "identified"
+    other = "behind the winner" if decided else "not ruled out"
+    fate = named(facts) if name in winners(facts) else against_control(facts, name) or other
     look = plots.option_line(facts, name)
     blocks = sorted({(bet.begin, bet.end, bet.champion) for bet in found.bets})
     x, y = [blocks[0][0]], [0.0]

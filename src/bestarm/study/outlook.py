@@ -6,7 +6,7 @@ of the run itself; then rewards are assumed to be 0/1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,18 @@ from bestarm.records.estimates import claims_about
 from bestarm.records.ranking import simulated
 from bestarm.records.record import Record
 from bestarm.simulate.adversary import Adversary
+from bestarm.simulate.identify import prepare
+from bestarm.simulate.network import Network
 from bestarm.simulate.setup import Scenario
 from bestarm.study.forecast import FIRST, INSTEAD, SURE, Bench, endless
 from bestarm.study.plan_setup import plannable, scenario_for
+from bestarm.study.similar import similar_runs
 
 TRIALS = 200  # simulated runs behind each number
 FEW = 50  # the same for other methods
 LARGEST, SMALLEST = 0.05, 0.001  # the ε that are tried, as shares of the range of the rewards
+MOST_STEPS = 60_000  # events of the runs that are simulated one by one: some seconds
+PROBE, FAR = 4, 3.0  # runs of a method that is left out if they need so many times the pulls
 WORTH = 0.1  # a method is cheaper if it saves at least this share of the pulls
 LIMITS = ("budget", "max_rounds", "summaries")
 
@@ -85,15 +90,15 @@ def _outlook(record: Record, problem: Problem, guessed: bool, trials: int, seed:
     keys["delta"] = record.delta
     if guessed:
         keys.pop("epsilon", None)
-    if METHODS[method].peers:
-        raise InputError("runs of peers are not forecast")
     liars = () if guessed else tuple(Adversary(**found) for found in record.adversaries)
+    if METHODS[method].peers:
+        return _one_by_one(record, problem, keys, liars, guessed)
     scenario = Scenario(problem, adversaries=liars)
     bench = Bench(scenario_for(scenario, keys, [method]), trials, seed, 1, None)
     if why := endless(bench, method):
         return Outlook(trials=trials, guessed=guessed, why_not=why)
     if not bench.quick(method, {}):
-        raise InputError("such runs can only be simulated one by one; bestarm plan does that")
+        return _one_by_one(record, problem, keys, liars, guessed)
     found = bench.run(method, {}, FIRST)
     named = found["status"] == "identified"
     pulls = float(np.mean(found["pulls_total"][named])) if named.any() else np.inf
@@ -109,6 +114,25 @@ def _outlook(record: Record, problem: Problem, guessed: bool, trials: int, seed:
         cheaper=cheaper,
         less=less,
     )
+
+
+def _one_by_one(
+    record: Record, problem: Problem, keys: Mapping[str, Any], liars: Sequence[Adversary], guessed: bool
+) -> Outlook:
+    """The same from few runs through the machines, where no kernel can simulate them."""
+    if record.verdict.status == "identified":
+        return Outlook(why_not="such runs can only be simulated one by one")
+    ready, _, options = prepare(problem, record.method, keys)
+    network = None if record.network is None else Network.from_dict(record.network)
+    if not options.epsilon and (ties := problem.ties(local=METHODS[record.method].local_bests)):
+        return Outlook(guessed=guessed, why_not=f"{ties[0]}; without epsilon or a budget it never ends")
+    runs = similar_runs(ready, record.method, options, network, liars, most=MOST_STEPS)
+    if runs is None:
+        return Outlook(guessed=guessed, why_not="such runs take too long to simulate here")
+    if any(run.verdict.status != "identified" or run.pulls is None for run in runs):
+        return Outlook(guessed=guessed, why_not="some of such runs end undecided even without a budget")
+    pulls = max(run.pulls.total for run in runs if run.pulls is not None)
+    return Outlook(trials=len(runs), guessed=guessed, enough=pulls)
 
 
 def _epsilon(
@@ -153,6 +177,8 @@ def _cheaper(
         own = options_for(name, shared)
         bench = Bench(scenario_for(scenario, own, [name]), min(first.trials, FEW), first.seed, 1, None)
         if endless(bench, name) or not bench.quick(name, {}):
+            continue
+        if np.mean(bench.run(name, {}, FIRST, PROBE)["pulls_total"]) > FAR * pulls:
             continue
         found = bench.run(name, {}, FIRST)
         named = found["status"] == "identified"

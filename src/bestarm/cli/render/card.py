@@ -8,7 +8,7 @@ from bestarm.cli.terminal import out, safe
 from bestarm.protocol.rounds import DROPPED
 from bestarm.records.card import AnswerCard, OptionFacts
 from bestarm.records.describe import dropped_groups, fate, nothing_promised
-from bestarm.records.figures import ahead_said, option_said, said, span
+from bestarm.records.figures import ahead_said, option_said, rough, said, span
 from bestarm.records.record import Record
 from bestarm.records.views import trace_of
 from bestarm.util.text import counted
@@ -78,10 +78,14 @@ def _cells(row: OptionFacts, after: OptionFacts | None, card: AnswerCard) -> tup
         return safe(row.name), "–", "", f"{row.pulls or 0:,}", ""
     lead = ""
     if after is not None and after.mean is not None:
-        lead = said(abs(row.mean - after.mean), row.interval, card.percent).removesuffix(" %")
+        lead = _rounded(abs(row.mean - after.mean), row, card).removesuffix(" %")
     ends = span(row.interval, card.percent) if row.interval else ""
     pulls = "" if row.pulls is None else f"{row.pulls:,}"
-    return safe(row.name), said(row.mean, row.interval, card.percent), ends, pulls, lead
+    return safe(row.name), _rounded(row.mean, row, card), ends, pulls, lead
+
+
+def _rounded(value: float, row: OptionFacts, card: AnswerCard) -> str:
+    return said(value, row.interval, card.percent) if row.interval else rough(value, card.percent)
 
 
 def fates(record: Record) -> dict[str, str]:

@@ -10,10 +10,10 @@ from rich.table import Table
 from bestarm.cli.render.card import say_long, show_headline, show_lead, show_next, show_risk
 from bestarm.cli.terminal import out, safe
 from bestarm.evidence.card import evidence_card, lead_cells, steps
-from bestarm.evidence.describe import IF_INDEPENDENT, STATUS, assumptions, method, ranked
+from bestarm.evidence.describe import IF_INDEPENDENT, assumptions, method, ranked, status_of
 from bestarm.evidence.record import Evidence, Option
 from bestarm.records.card import AnswerCard
-from bestarm.records.figures import said, span
+from bestarm.records.figures import rough, said, span
 
 MOST_ROWS = 20  # of a table
 
@@ -48,7 +48,8 @@ def _show_options(evidence: Evidence, card: AnswerCard) -> None:
     table = Table(box=None, header_style="dim", pad_edge=False, collapse_padding=True)
     for title in (*(["site"] * sites), "option"):
         table.add_column(title, min_width=8, overflow="fold")
-    spans = ("lead", "interval") if gaps else ("interval",)
+    stands = evidence.promise != "withdrawn"
+    spans = ("lead", "interval") if gaps else ("interval",) * stands
     mean = f"mean ({settings.unit})" if settings.unit else "mean"
     for title in ("rows", mean, *spans, "e-value", *(["p-value"] * fisher)):
         table.add_column(title, justify="right", no_wrap=True)
@@ -56,15 +57,16 @@ def _show_options(evidence: Evidence, card: AnswerCard) -> None:
     options, percent, leads = ranked(evidence), card.percent, lead_cells(card)
     for option in options[:MOST_ROWS]:
         cells = [safe(option.site)] if sites else []
-        cells += [safe(option.name), f"{option.rows:,}", _mean(option, percent)]
+        cells += [safe(option.name), f"{option.rows:,}"]
+        cells.append(_mean(option, percent) if stands else rough(option.mean, percent))
         if gaps:
             cells += leads.get(option.name, ("", ""))
-        else:
+        elif stands:
             cells.append(span(option.interval, percent))
         cells.append(f"{option.evalue:.3g}" if option.tests else "")
         if fisher:
             cells.append(_pvalue(option))
-        table.add_row(*cells, option.status if gaps else STATUS[option.status])
+        table.add_row(*cells, option.status if gaps else status_of(evidence, option))
     out.print(table)
     if len(options) > MOST_ROWS:
         out.print(f"… and {len(options) - MOST_ROWS:,} more options", style="dim")

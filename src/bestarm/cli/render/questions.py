@@ -25,10 +25,12 @@ def show_options(found: OptionTable, card: AnswerCard) -> None:
         table.add_column(safe(site), justify="right")
     table.add_column("pulls", justify="right")
     table.add_column("")
-    for row in found.rows[:MOST_ROWS]:
+    ranks = {row.name: k for k, row in enumerate(card.options)}  # they may trim
+    for row in sorted(found.rows, key=lambda row: ranks.get(row.name, len(ranks)))[:MOST_ROWS]:
         means = [rough(mean, card.percent) for mean in row.means[:MOST_SITES]]
         value = _value(row, known.get(row.name), card.percent) if found.weighted else ()
-        table.add_row(safe(row.name), *value, *means, f"{row.pulls:,}", row.result)
+        unsafe = row.result == "best" and card.tone == "bad"  # nothing is promised, or it is wrong
+        table.add_row(safe(row.name), *value, *means, f"{row.pulls:,}", "named" if unsafe else row.result)
     out.print(table)
     if (more := len(found.rows) - MOST_ROWS) > 0:
         out.print(f"… and {more} more options", style="dim")

@@ -39,7 +39,7 @@ from bestarm.records.describe import (
     still_in,
     what_helps,
 )
-from bestarm.records.figures import next_steps
+from bestarm.records.figures import gap_said, next_steps
 from bestarm.records.questions import option_table
 from bestarm.records.record import Record
 from bestarm.records.views import trace_of
@@ -116,7 +116,8 @@ def _show_undecided(record: Record, card: AnswerCard) -> None:
     known = "" if verdict.certificate.get("local") else ", as far as the server knows"
     say_long(f"Still in the race{known}: {listed(list(still_in(record)), MOST_ROWS)}.")
     if verdict.gap is not None:
-        say_long(f"{leading(record) or 'The leading arm'} is at most {verdict.gap:.4g} from the best.")
+        apart = gap_said(verdict.gap, card.percent, card.unit)
+        say_long(f"{leading(record) or 'The leading arm'} is at most {apart} from the best.")
 
 
 def show_data(data: Data | None) -> None:

@@ -161,7 +161,8 @@ def status_of(engine: Engine, now: float) -> Status:
     more, seconds = (None, None) if engine.over else _outlook(engine, sites)
     waiting = _waiting(engine)
     waits = _waits(engine, sites, waiting)
-    card = engine.card
+    card, scale = engine.card, engine.problem.scale
+    binary = all(group.binary for group in layout.groups)
     return Status(
         time=now,
         began=_known(engine.began),
@@ -181,6 +182,7 @@ def status_of(engine: Engine, now: float) -> Status:
         ends=_known(engine.decided) if seconds is None else now + seconds,
         note="" if engine.over or (engine.server.state, Ahead) in engine.server.transitions else ONE_BLOCK,
         sites=sites,
+        percent=binary and (scale.low, scale.high) == (0.0, 1.0) and not scale.unit,
         **({} if card is None else _numbers(card)),
     )
 
@@ -189,7 +191,7 @@ def _numbers(card: AnswerCard) -> dict[str, Any]:
     """What the answer card says in numbers."""
     leads = (*([card.lead] if card.lead else []), *card.lifts, *card.site_leads)
     return {
-        "estimates": (*card.options, *card.sites), "leads": leads, "risk": card.risk, "percent": card.percent,
+        "estimates": (*card.options, *card.sites), "leads": leads, "risk": card.risk,
     }  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -21,11 +20,9 @@ from bestarm.study.forecast import Range
 from bestarm.study.kernels import kernel_for
 from bestarm.study.limits import limit_of_runs
 from bestarm.study.plan import expected
-from bestarm.util.seeds import seed_within
+from bestarm.study.similar import similar_runs
 
 MOST_MATRIX = 12  # groups of a matrix of heterogeneity indices
-FEW = 20  # runs behind a forecast by machines
-MOST_STEPS = 100_000  # events of all these runs together: some ten seconds
 
 
 def with_true_means(facts: RunFacts, problem: Problem, record: Record, quick: bool) -> RunFacts:
@@ -71,22 +68,13 @@ def _by_machines(run: Run | NetworkRun, stop: Callable[[], bool]) -> PlanFacts |
 
     Peers have no rounds, so their forecast is in time steps.
     """
-    network = replace(run.network, placement=None) if isinstance(run, NetworkRun) else None
-    ends, steps = list[int](), 0
-    for k in range(FEW):
-        seed = seed_within(1, k)
-        other = run_of(run.problem, run.method, run.options, seed, network, adversaries=run.adversaries)
-        other.begin()
-        while not other.over and steps * FEW <= MOST_STEPS * (k + 1) and not stop():
-            other.step()
-            steps += 1
-        if not other.over:
-            return None
-        found = other.record()
-        ends.append((found.time or 0) if network else found.rounds)
-    span = Range.of(np.array(ends))
+    network = run.network if isinstance(run, NetworkRun) else None
+    found = similar_runs(run.problem, run.method, run.options, network, run.adversaries, stop=stop)
+    if found is None:
+        return None
+    span = Range.of(np.array([(record.time or 0) if network else record.rounds for record in found]))
     ranges = {"time" if network else "rounds": RangeFacts(span.mean, span.low, span.high)}
-    return PlanFacts(FEW, ranges, {}, "with the same liars" if run.adversaries else "")
+    return PlanFacts(len(found), ranges, {}, "with the same liars" if run.adversaries else "")
 
 
 def as_it_looks(facts: RunFacts, stop: Callable[[], bool] = lambda: False) -> PlanFacts | None:

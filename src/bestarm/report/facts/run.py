@@ -10,7 +10,7 @@ import msgspec
 from bestarm.errors import InputError
 from bestarm.problem.problem import Problem
 from bestarm.records.answer import answer_card
-from bestarm.records.describe import leading, still_in, what_helps, why_undecided
+from bestarm.records.describe import leading, nothing_promised, still_in, what_helps, why_undecided
 from bestarm.records.questions import Situation, headline, promise
 from bestarm.records.record import Record
 from bestarm.records.verify import verify
@@ -140,6 +140,7 @@ def drawable_facts(record: Record) -> RunFacts:
         lines=tuple(_as_said(line, verdict.arm, verdict.mean) for line in facts.lines),
         verdict=verdict,
         undecided=_undecided(record),
+        broken=nothing_promised(record).rstrip("."),
     )
 
 

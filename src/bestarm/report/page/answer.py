@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from bestarm.records.card import AnswerCard
+from bestarm.records.card import AnswerCard, LeadFacts
 from bestarm.records.figures import (
+    compared_said,
     costs_said,
+    gap_said,
     labels,
     lead_said,
     lift_said,
@@ -19,8 +21,7 @@ from bestarm.records.figures import (
 )
 from bestarm.report.facts import RunFacts
 from bestarm.report.markup import Html, clean, join, name, tag
-from bestarm.report.page.parts import figure, fold, names
-from bestarm.report.svg import number
+from bestarm.report.page.parts import figure, fold, names, prose
 from bestarm.report.svg.trims import trims
 
 KINDS = {"good": "yes", "amber": "no", "bad": "wrong", "going": ""}
@@ -88,6 +89,7 @@ def _best(card: AnswerCard) -> list[Html]:
     if best is None and card.best is None:
         return []
     title = "Best" if card.tone == "good" else "Named"
+    title += " overall" if card.sites else ""
     text = None
     if best is not None and best.mean is not None:
         text = f"Its {clean(card.mean)} is about {option_said(best, card.percent, card.unit)}."
@@ -113,17 +115,25 @@ def _sites(card: AnswerCard) -> list[Html]:
 
 
 def _lead(card: AnswerCard) -> list[Html]:
-    rows = []
+    found = []
     if card.lead is not None:
         title = "Ahead by" if card.best else f"{card.lead.option} leads by"
-        rows.append((title, card.lead))
-    rows += [(f"{lead.option} is ahead by", lead) for lead in card.lifts]
-    found = []
-    for title, lead in rows[:MOST_CLAIMS]:
-        main, _, rest = lead_said(lead, card.percent, card.unit).partition(" over ")
-        lift = lift_said(lead)
-        found.append(entry(title, main, f"over {rest}", lift and f"That is {lift}."))
+        main, _, rest = lead_said(card.lead, card.percent, card.unit).partition(" over ")
+        found.append(entry(title, main, f"over {rest}", _lift(card.lead)))
+    elif card.kept and card.best and not card.lifts:
+        text = "No client sent a summary, so the server does not know the numbers of the other options."
+        found.append(entry("Ahead by", card.kept, text))
+    for lead in card.lifts[:MOST_CLAIMS]:
+        main, ends = compared_said(lead, card.percent, card.unit)
+        main = main.removesuffix(f" than {lead.over}").removesuffix(f" as {lead.over}")
+        main = "about equal" if main == "about as good" else main
+        found.append(entry(f"{lead.option} against {lead.over}", main, ends, _lift(lead)))
     return found
+
+
+def _lift(lead: LeadFacts) -> str:
+    lift = lift_said(lead)
+    return lift and f"That is {lift}."
 
 
 def _risk(card: AnswerCard, premise: str) -> Html:
@@ -152,12 +162,13 @@ def _open(facts: RunFacts, card: AnswerCard) -> list[Html]:
     lines.append(tag("p", f"Still in the race{known}: ", names(left, 20, 80) or "no arm", "."))
     if verdict.gap is not None:
         first = name((found and found.first) or "The leading one", 80)
-        lines.append(tag("p", first, f" is at most {number(verdict.gap)} from the best."))
+        apart = gap_said(verdict.gap, facts.percent, facts.scale.unit)
+        lines.append(tag("p", first, f" is at most {apart} from the best."))
     return lines
 
 
 def _next(steps: Sequence[str], command: str) -> Html:
-    told = [tag("li", clean(text, LONG)) for text in steps]
+    told = [tag("li", prose(clean(text, LONG))) for text in steps]
     words = [[" " if k else None, tag("span", word)] for k, word in enumerate(command.split(" "))]
     check = tag("code", *words)  # a line may end between words, not after a hyphen
     return tag("div", tag("h2", "Next step"), tag("ul", *told, tag("li", check)), class_="next")

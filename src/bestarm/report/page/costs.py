@@ -45,10 +45,10 @@ def _beside_plan(facts: RunFacts) -> Html:
         row: list[Any] = [title, number(value)]
         if plan:
             span = plan.ranges.get(key)
-            row.append("–" if span is None else number(span.mean))
+            row.append("–" if span is None else number(span.mean, 3))
             row.append("–" if span is None else f"{number(span.low)} to {number(span.high)}")
             if plan.proved:
-                row.append(number(plan.proved.get(key)))
+                row.append(number(plan.proved.get(key), 3))
         if least:
             row.append(number(round(limits[key])) if key in limits else "–")
         rows.append(row)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 from functools import partial
+from typing import Any
 
-from bestarm.evidence.card import evidence_card, is_percent, lead_cells, steps
-from bestarm.evidence.describe import IF_INDEPENDENT, STATUS, mean_name, method, ranked, remedies
+from bestarm.evidence.card import evidence_card, is_percent, steps
+from bestarm.evidence.describe import IF_INDEPENDENT, mean_name, method, ranked, remedies, status_of
 from bestarm.evidence.record import Evidence, Option
-from bestarm.records.figures import said, span
+from bestarm.records.card import LeadFacts
+from bestarm.records.figures import compared_said, gap_said, rough, said, span
 from bestarm.report.colours import colour
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.numbers import number, short
@@ -16,6 +18,7 @@ from bestarm.report.page.answer import evidence_answer
 from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, filled, fold, made_by, prose
 from bestarm.report.svg.base import CHARACTER, PHONE, Axis, cut, path, svg, words
 from bestarm.report.svg.base import MOST_ROWS as MOST_DRAWN
+from bestarm.report.svg.chart import WON, dot
 from bestarm.util.text import counted
 from bestarm.version import __version__
 
@@ -27,7 +30,7 @@ def evidence_sections(
     drawn = figure(partial(_forest, evidence), _caption(evidence))
     made = [
         ("alarms", "What was withdrawn", _alarms(evidence)),
-        ("intervals", "Means and intervals", drawn),
+        ("intervals", "Means" if evidence.promise == "withdrawn" else "Means and intervals", drawn),
         ("options", "Each option", _options(evidence)),
         ("notes", "Notes", _notes(evidence)),
         ("reproduce", "Check it", _reproduce(evidence, attached)),
@@ -44,35 +47,75 @@ def _top(evidence: Evidence, file_name: str) -> Html:
 def _options(evidence: Evidence) -> Html:
     fisher, gaps = evidence.test == "exact", evidence.settings.question == "control"
     sites = evidence.settings.question == "each"
-    head = ["option", "rows", "mean", "interval", "e-value", "status"]
-    head = [
-        *(["site"] if sites else []),
-        *head,
-        *(["p-value"] if fisher else []),
-        *(["lead"] if gaps else []),
-    ]
-    rows, leads = [], lead_cells(evidence_card(evidence))
-    for option in ranked(evidence)[:MOST_ROWS]:
-        cells: list[object] = [name(option.site, 40)] if sites else []
-        cells += [name(option.name, 80), number(option.rows), *_mean(option, is_percent(evidence))]
-        cells += [f"{option.evalue:.3g}" if option.tests else "–", STATUS[option.status]]
+    head = ["option", "rows", "mean", "interval", "against the control" if gaps else "lead", "e-value"]
+    head = [*(["site"] if sites else []), *head, *(["p-value"] if fisher else []), "status"]
+    rows: list[list[Any]] = []
+    place, lifts = _places(evidence), {lead.option: lead for lead in evidence_card(evidence).lifts}
+    shown = ranked(evidence)
+    for option, after in list(zip(shown, [*shown[1:], None], strict=True))[:MOST_ROWS]:
+        mark = dot(place[option.name], won=option.status == "best")
+        cells: list[Any] = [name(option.site, 40)] if sites else []
+        cells.append(tag("span", mark, name(option.name, 80), class_="option"))
+        cells += [number(option.rows), *_mean(evidence, option)]
+        if gaps:
+            lift = lifts.get(option.name)
+            cells.append("–" if lift is None else _against(evidence, lift))
+        else:
+            cells.append(_lead(evidence, option, after))
+        cells.append(f"{option.evalue:.3g}" if option.tests else "–")
         if fisher:
             cells.append(number(_pvalue(option), 3))
-        if gaps:
-            lead, ends = leads.get(option.name, ("–", ""))
-            cells.append(f"{lead} ({ends})" if ends else lead)
-        rows.append(cells)
-    made = table(head, rows, numbers=frozenset({1, 2, 4} if not sites else {2, 3, 5}), caption="Every option")
+        rows.append([*cells, status_of(evidence, option)])
+    first = 1 + sites
+    counts = {first, first + 1, first + 2, first + 3, first + 4, *({first + 5} if fisher else ())}
+    marks: list[dict[str, Any]] = [
+        {"data_option": place[option.name], "class_": _weight(option)} for option in shown[:MOST_ROWS]
+    ]
+    made = table(head, rows, numbers=counts, caption=_every(len(shown)), marks=marks)
     against = "the first claim about it" if gaps else "“this is the best option”"
+    lead = "" if gaps else " Lead: how far an option is ahead of the next one."
     note = (
         f"The e-value is the evidence against {against}: for independent rows and if that is true, it is at "
-        f"least x with probability at most 1/x. {_caption(evidence)}"
+        f"least x with probability at most 1/x.{lead} {_caption(evidence)}"
     )
     return join(made, tag("p", note, class_="note"))
 
 
-def _mean(option: Option, percent: bool) -> tuple[str, str]:
-    """The mean of an option, rounded to its interval, and the interval."""
+def _every(count: int) -> str:
+    if count > MOST_ROWS:
+        return f"The first {MOST_ROWS:,} of {count:,} options; the record has all of them"
+    return f"All {count:,} options"
+
+
+def _places(evidence: Evidence) -> dict[str, int]:
+    """The place of each option, which fixes its colour."""
+    return {name: k for k, name in enumerate(dict.fromkeys(option.name for option in evidence.options))}
+
+
+def _weight(option: Option) -> str | None:
+    if option.status == "best":
+        return "won"
+    return "lost" if option.status in ("out", "worse") else None
+
+
+def _lead(evidence: Evidence, option: Option, after: Option | None) -> str:
+    """How far an option is ahead of the next one at the same site."""
+    if after is None or after.site != option.site or option.mean is None or after.mean is None:
+        return "–"
+    return gap_said(option.mean - after.mean, is_percent(evidence), evidence.settings.unit)
+
+
+def _against(evidence: Evidence, lead: LeadFacts) -> str:
+    main, ends = compared_said(lead, is_percent(evidence), evidence.settings.unit)
+    main = main.removesuffix(f" than {lead.over}").removesuffix(f" as {lead.over}")
+    return f"{main} ({ends})" if ends else main
+
+
+def _mean(evidence: Evidence, option: Option) -> tuple[str, str]:
+    """The mean of an option, rounded to its interval, and the interval, unless its promise is withdrawn."""
+    percent = is_percent(evidence)
+    if evidence.promise == "withdrawn":
+        return rough(option.mean, percent), "–"
     mean = "–" if option.mean is None else said(option.mean, option.interval, percent)
     return mean, span(option.interval, percent)
 
@@ -84,7 +127,7 @@ def _pvalue(option: Option) -> float | None:
 
 def _caption(evidence: Evidence) -> str:
     if evidence.promise == "withdrawn":
-        return "The intervals are for independent rows, so nothing is promised about them here."
+        return "No intervals are shown: they would be for independent rows."
     return (
         "The intervals and leads are those of the answer above; they hold all together, as it says "
         f"(α = {evidence.settings.alpha:g})."
@@ -98,9 +141,10 @@ def _forest(evidence: Evidence, width: int) -> Html | None:
         return None
     narrow, percent = width < PHONE, is_percent(evidence)
     names = [f"{o.name} at {o.site}" if o.site else o.name for o in shown]
-    places = {name: k for k, name in enumerate(dict.fromkeys(o.name for o in evidence.options))}
+    places = _places(evidence)
     step, left = (44, 10) if narrow else (26, min(220, 24 + CHARACTER * max(map(len, names))))
-    ends = [end for option in shown for end in option.interval]
+    stands = evidence.promise != "withdrawn"
+    ends = [end for option in shown for end in option.interval]  # also of means whose interval is not drawn
     x = Axis(min(ends), max(ends), left, width - (14 if narrow else 150))
     height = 12 + step * len(shown) + 62
     parts = []
@@ -115,19 +159,22 @@ def _forest(evidence: Evidence, width: int) -> Html | None:
         y = 12 + step * k + (30 if narrow else 14)
         if narrow:
             parts.append(words(left, y - 14, cut(label, width - 130), class_="name"))
-            parts.append(words(width - 6, y - 14, STATUS[option.status], "end", class_="tick"))
+            parts.append(words(width - 6, y - 14, status_of(evidence, option), "end", class_="tick"))
         else:
             parts.append(words(left - 12, y + 4, cut(label, left - 16), "end", class_="name"))
-            parts.append(words(width - 140, y + 4, STATUS[option.status], class_="tick"))
+            parts.append(words(width - 140, y + 4, status_of(evidence, option), class_="tick"))
         low, high = option.interval
-        told = f"{label}: {', '.join(_mean(option, percent))}; {STATUS[option.status]}"
-        mark = path([(x(low), y), (x(high), y)], class_="whisker")
-        dot = tag("circle", cx=x(option.mean or 0.0), cy=y, r=5)
-        lost = " lost" if option.status in ("out", "worse") else ""
-        kind = f"c{colour(places.get(option.name, 0))} line{lost}"
-        parts.append(tag("g", tag("title", told), mark, dot, class_=kind, data_tip=told))
+        told = f"{label}: {', '.join(_mean(evidence, option))}; {status_of(evidence, option)}"
+        mark = path([(x(low), y), (x(high), y)], class_="whisker") if stands else None
+        at = x(option.mean or 0.0)
+        shape = tag("circle", cx=at, cy=y, r=5)
+        if option.status == "best":
+            shape = tag("path", d=WON, transform=f"translate({at:g} {y:g})", class_="star")
+        weight = _weight(option)
+        kind = f"c{colour(places[option.name])} line{f' {weight}' if weight else ''}"
+        parts.append(tag("g", tag("title", told), mark, shape, class_=kind, data_tip=told))
     ends_told = "; ".join(
-        f"{clean(n, 40)} {_mean(o, percent)[0]}" for n, o in zip(names[:8], shown, strict=False)
+        f"{clean(n, 40)} {_mean(evidence, o)[0]}" for n, o in zip(names[:8], shown, strict=False)
     )
     return svg(width, height, f"Means of {counted(len(shown), 'option')}: {ends_told}", *parts)
 

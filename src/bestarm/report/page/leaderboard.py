@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bestarm.records.figures import rough, said, span
+from bestarm.records.figures import lead_said, rough, said, span
 from bestarm.report.colours import colour
 from bestarm.report.facts import RunFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.numbers import number, short
 from bestarm.report.page.parts import MOST_ROWS, fold
-from bestarm.report.standings import Standing, standings
+from bestarm.report.standings import Standing, site_standings, standings
 from bestarm.report.svg import Axis, path, words
 from bestarm.report.svg.base import svg
 from bestarm.report.svg.chart import dot
@@ -26,19 +26,37 @@ WIDTH = 150  # of the picture in a row
 
 def leaderboard(facts: RunFacts) -> Html | None:
     """The section; None if nothing is known about any option."""
+    by_site = facts.options_by_site
+    if by_site is not None and not by_site.weighted:
+        return leaderboard_by_site(facts)
     ranked = standings(facts)
+    return _leaderboard(facts, ranked, list(range(1, len(ranked) + 1)), f"Ranked by {clean(facts.mean)}.")
+
+
+def leaderboard_by_site(facts: RunFacts) -> Html | None:
+    """The options of each site, ranked there."""
+    sites = site_standings(facts)
+    ranks = [rank for rows in sites for rank in range(1, len(rows) + 1)]
+    text = (
+        f"Ranked by {clean(facts.mean)} at each site. An option is ruled out at a site when the bets against "
+        "it there reach 1/δ."
+    )
+    return _leaderboard(facts, [one for rows in sites for one in rows], ranks, text)
+
+
+def _leaderboard(facts: RunFacts, ranked: Sequence[Standing], ranks: Sequence[int], text: str) -> Html | None:
     if all(one.mean is None and one.state == "in" for one in ranked):
         return None
     x = _axis(facts, ranked)
     first = ranked if len(ranked) <= ALL else ranked[:FIRST]
     rest = ranked[len(first) : MOST_ROWS]
-    parts: list[Any] = [tag("p", _said(facts, ranked, first), class_="note")]
-    parts.append(_table(facts, first, 1, x, _caption(facts, ranked, len(first))))
+    parts: list[Any] = [tag("p", _said(facts, ranked, text), class_="note")]
+    parts.append(_table(facts, first, ranks, x, _caption(facts, ranked, len(first))))
     if rest:
         named = f"The other {len(ranked) - len(first):,} options"
         if len(first) + len(rest) < len(ranked):
             named += f" (the first {len(rest):,} of them; all are in the record)"
-        parts.append(fold(named, _table(facts, rest, len(first) + 1, x, f"{named}, ranked")))
+        parts.append(fold(named, _table(facts, rest, ranks[len(first) :], x, f"{named}, ranked")))
     return join(*parts)
 
 
@@ -53,17 +71,21 @@ def _what_intervals_promise(facts: RunFacts) -> str:
     """What the intervals of the table promise, in a sentence."""
     if facts.card is not None and facts.card.alpha is not None:
         return "The intervals are those of the answer above, which says how probable it is that all hold."
-    return interval_note(facts.method) or "The interval is the one that the method claims."
+    return (
+        interval_note(facts.method).replace(" %", "\u00a0%")
+        or "The interval is the one that the method claims."
+    )
 
 
-def _said(facts: RunFacts, ranked: Sequence[Standing], first: Sequence[Standing]) -> str:
+def _said(facts: RunFacts, ranked: Sequence[Standing], text: str) -> str:
     """What the columns are, in a few sentences."""
-    found = [f"Ranked by {clean(facts.mean)}." if len(ranked) > 1 else ""]
+    found = [text if len(ranked) > 1 else ""]
     if any(one.lower is not None for one in ranked):
         found.append(_what_intervals_promise(facts))
     if any(one.mean is None for one in ranked):
         found.append("A dash is what the server was never told: it stayed at the site.")
-    found.append("Lead: how far an option is ahead of the next one.")
+    points = ", in percentage points" if facts.percent else ""
+    found.append(f"Lead: how far an option is ahead of the next one{points}.")
     return " ".join(filter(None, found))
 
 
@@ -77,12 +99,14 @@ def _axis(facts: RunFacts, ranked: Sequence[Standing]) -> Axis | None:
     return Axis(max(low - margin, facts.scale.low), min(high + margin, facts.scale.high), 8, WIDTH - 8)
 
 
-def _table(facts: RunFacts, shown: Sequence[Standing], rank: int, x: Axis | None, caption: str) -> Html:
+def _table(
+    facts: RunFacts, shown: Sequence[Standing], ranks: Sequence[int], x: Axis | None, caption: str
+) -> Html:
     head: list[Any] = [
         "",
         "option",
         clean(facts.mean),
-        _scale(x),
+        _scale(x, facts.percent),
         "interval",
         "pulls",
         "lead",
@@ -92,18 +116,18 @@ def _table(facts: RunFacts, shown: Sequence[Standing], rank: int, x: Axis | None
     ]
     rows = [
         [
-            str(rank + k) if one.mean is not None else "–",
+            str(rank) if one.mean is not None else "–",
             _option(one),
             _rounded(facts, one, one.mean),
             _whisker(facts, one, x),
             _interval(facts, one),
             number(one.pulls),
-            _rounded(facts, one, one.lead).removesuffix(" %"),
+            _lead(facts, one),
             tag("span", one.became, class_="when"),
             tag("span", one.left, class_="when") if one.left else "–",
             tag("span", one.why, class_="why") if one.why else "–",
         ]
-        for k, one in enumerate(shown)
+        for rank, one in zip(ranks, shown, strict=False)
     ]
     kept = [k for k in range(len(head)) if k < 3 or any(row[k] != "–" and row[k] is not None for row in rows)]
     marks = [
@@ -132,9 +156,15 @@ def _ends(one: Standing) -> tuple[float, float] | None:
 def _rounded(facts: RunFacts, one: Standing, value: float | None) -> str:
     """A number of an option: rounded to its interval, in per cent where the answer card writes per cent."""
     ends = _ends(one)
-    if value is None or (ends is None and not facts.percent):
-        return number(value)
-    return said(value, ends, facts.percent) if ends else rough(value, facts.percent)
+    return rough(value, facts.percent) if value is None or ends is None else said(value, ends, facts.percent)
+
+
+def _lead(facts: RunFacts, one: Standing) -> str:
+    """The lead over the next option: of the first one as the answer card writes it."""
+    lead = facts.card.lead if facts.card else None
+    if lead is not None and lead.option == one.name and one.lead is not None:
+        return lead_said(lead, facts.percent).partition(" over ")[0].removesuffix(" points")
+    return _rounded(facts, one, one.lead).removesuffix(" %")
 
 
 def _interval(facts: RunFacts, one: Standing) -> str:
@@ -151,18 +181,24 @@ def _whisker(facts: RunFacts, one: Standing, x: Axis | None) -> Html | None:
     if one.lower is not None and one.upper is not None:
         told += f", {_interval(facts, one)}"
         parts.append(path([(x(one.lower), 9), (x(one.upper), 9)], class_="whisker"))
-        parts += [path([(x(end), 5), (x(end), 13)], class_="whisker") for end in (one.lower, one.upper)]
+        parts += [path([(x(end), 5), (x(end), 13)], class_="whisker cap") for end in (one.lower, one.upper)]
     parts.append(tag("circle", cx=x(one.mean), cy=9, r=4))
     weight = {"won": " won", "out": " lost", "in": ""}[one.state]
     drawn = tag("g", tag("title", told), *parts, class_=f"line c{colour(one.place)}{weight}", data_tip=told)
     return svg(WIDTH, 18, told, drawn, class_="row")
 
 
-def _scale(x: Axis | None) -> Html | None:
+def _scale(x: Axis | None, percent: bool) -> Html | None:
     """The numbers of the axis, for the head of the table."""
     if x is None:
         return None
-    ticks = x.ticks(3)
-    parts = [words(min(max(x(v), 14), WIDTH - 14), 11, short(v), "middle", class_="tick") for v in ticks]
+    ticks = [value for value in x.ticks(4) if 14 <= x(value) <= WIDTH - 14]
+    if len(ticks) > 3:
+        ticks = ticks[::2]
+
+    def told(value: float) -> str:
+        return f"{short(100 * value)} %" if percent else short(value)
+
+    parts = [words(x(v), 11, told(v), "middle", class_="tick") for v in ticks]
     parts += [path([(x(v), 14), (x(v), 18)], class_="axis") for v in ticks]
-    return svg(WIDTH, 18, f"axis from {short(x.low)} to {short(x.high)}", *parts, class_="row")
+    return svg(WIDTH, 18, f"axis from {told(x.low)} to {told(x.high)}", *parts, class_="row")

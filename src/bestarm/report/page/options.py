@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from bestarm.records.figures import rough
-from bestarm.records.questions import OptionTable
+from bestarm.records.figures import rough, said
+from bestarm.records.questions import OptionRow, OptionTable
 from bestarm.report.colours import places
 from bestarm.report.facts import RunFacts
 from bestarm.report.markup import Html, join, name, table, tag
 from bestarm.report.numbers import number
 from bestarm.report.page.parts import MOST_ROWS
-from bestarm.report.standings import states
+from bestarm.report.standings import named, states, winners
 from bestarm.report.svg.chart import dot
+from bestarm.util.text import counted
 
 
 def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
@@ -25,23 +26,28 @@ def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
         "pulls",
         *(["result"] if found.weighted else []),
     ]
-    answers, percent = facts.verdict.answers if facts.verdict else (), bool(facts.card and facts.card.percent)
-    named = {(answer.site, answer.option) for answer in answers if answer.answer == "best"}
+    answers = facts.verdict.answers if facts.verdict else ()
+    stars = {(answer.site, answer.option) for answer in answers if answer.answer == "best"}
     rows: list[list[Any]] = []
-    for row in found.rows[:MOST_ROWS]:
-        value = [rough(row.value, percent)] if found.weighted else []
+    shown_rows = _ranked(facts, found)[:MOST_ROWS]
+    for row in shown_rows:
         means = [
-            _mean(rough(mean, percent), best == row.name, (site, row.name) in named)
+            _mean(rough(mean, facts.percent), best == row.name, (site, row.name) in stars)
             for site, mean, best in zip(found.sites, row.means, found.bests, strict=True)
         ]
-        option = tag("span", dot(place.get(row.name, 0)), name(row.name, 80), class_="option")
-        rows.append([option, *value, *means, number(row.pulls), *([row.result] if found.weighted else [])])
+        won = state.get(row.name) == "won"
+        option = tag("span", dot(place.get(row.name, 0), won=won), name(row.name, 80), class_="option")
+        cells = [option, *means, number(row.pulls)]
+        if found.weighted:
+            cells.insert(1, _value(facts, row))
+            cells.append(named(facts) if row.name in winners(facts) else row.result)
+        rows.append(cells)
     marks: list[dict[str, Any]] = [
         {
             "data_option": place.get(row.name, 0),
             "class_": {"won": "won", "out": "lost"}.get(state.get(row.name, "in")),
         }
-        for row in found.rows[:MOST_ROWS]
+        for row in shown_rows
     ]
     if found.weighted and len(set(found.weights)) > 1:
         weights = [number(weight, 3) for weight in found.weights]
@@ -50,7 +56,23 @@ def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
     shown = table(head, rows, numbers=set(range(1, last)), caption=_caption(found), marks=marks)
     more = len(found.rows) - MOST_ROWS
     cut = tag("p", f"{more:,} further options are in the record.", class_="note") if more > 0 else None
-    return join(_dissent(found), shown, cut, tag("p", _note(found), class_="note"))
+    return join(_dissent(found), shown, cut, tag("p", _note(facts, found), class_="note"))
+
+
+def _ranked(facts: RunFacts, found: OptionTable) -> list[OptionRow]:
+    """The options in the order of the answer card, which may trim, once there is one."""
+    ranks = {option.name: k for k, option in enumerate(facts.card.options)} if facts.card else {}
+    return sorted(found.rows, key=lambda row: ranks.get(row.name, len(ranks)))
+
+
+def _value(facts: RunFacts, row: OptionRow) -> str:
+    """The value of an option over all sites: that of the answer card, once there is one."""
+    for option in facts.card.options if facts.card else ():
+        if option.name == row.name and option.mean is not None and option.interval is not None:
+            return said(option.mean, option.interval, facts.percent)
+        if option.name == row.name and option.mean is not None:
+            return rough(option.mean, facts.percent)
+    return rough(row.value, facts.percent)
 
 
 def _mean(mean: str, best: bool, answer: bool) -> Html | str:
@@ -70,13 +92,16 @@ def _caption(found: OptionTable) -> str:
     return "Options over all sites, and at each site" if found.weighted else "Options at each site"
 
 
-def _note(found: OptionTable) -> str:
+def _note(facts: RunFacts, found: OptionTable) -> str:
     if not found.weighted:
         return "The mean of each option at each site; the best of a site is in bold. A star marks an answer."
     average = "average" if len(set(found.weights)) <= 1 else "weighted average"
+    f = facts.options.get("byzantine") or 0
+    ends = "the highest and the lowest" if f == 1 else f"the {f} highest and the {f} lowest"
+    rest = f", without {ends}, because {counted(f, 'site')} may lie" if f else ""
     return (
-        f"The value of an option is its {average} over all sites. Beside it, its mean at each site; the best "
-        "mean of a site is in bold. A mean alone proves nothing about a single site."
+        f"The value of an option is its {average} over all sites{rest}. Beside it, its mean at each site; "
+        "the best mean of a site is in bold. A mean alone proves nothing about a single site."
     )
 
 

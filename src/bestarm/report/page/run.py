@@ -6,12 +6,13 @@ import shlex
 from functools import partial
 from typing import Any
 
+from bestarm.records.figures import rough
 from bestarm.report import svg
 from bestarm.report.facts import ExitFacts, RunFacts, SiteFacts
 from bestarm.report.markup import Html, join, name, table, tag
 from bestarm.report.page.answer import answer
 from bestarm.report.page.costs import costs
-from bestarm.report.page.leaderboard import leaderboard
+from bestarm.report.page.leaderboard import leaderboard, leaderboard_by_site
 from bestarm.report.page.now import faults_now, going
 from bestarm.report.page.options import options_by_site
 from bestarm.report.page.parts import (
@@ -37,7 +38,8 @@ def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
     by_site = facts.options_by_site
     each = None if by_site and not facts.exits else arms(facts)
     made = [
-        ("leaderboard", "Leaderboard", None if by_site and not by_site.weighted else leaderboard(facts)),
+        ("leaderboard", "Leaderboard", leaderboard(facts)),
+        ("sites", "At each site", _at_each_site(facts)),
         ("options", "Options by site", None if by_site is None else options_by_site(facts, by_site)),
         ("intervals", "The race", None if by_site and not facts.lines else _race(facts)),
         ("arms", "Each option" if by_site else "Each arm", each),
@@ -49,6 +51,13 @@ def run_sections(facts: RunFacts, attached: Html | None) -> list[Section]:
         ("reproduce", "Run it again", _reproduce(facts, attached)),
     ]
     return [*filled([("alarms", "", faults_now(facts))]), ("top", "", top(facts)), *filled(made)]
+
+
+def _at_each_site(facts: RunFacts) -> Html | None:
+    """The options of each site, where both their best overall and the best at each site were asked."""
+    by_site = facts.options_by_site
+    asked = facts.verdict is not None and any(answer.site for answer in facts.verdict.answers)
+    return leaderboard_by_site(facts) if by_site and by_site.weighted and asked else None
 
 
 def top(facts: RunFacts) -> Html:
@@ -157,9 +166,9 @@ def _exit(facts: RunFacts, exit_: ExitFacts) -> list[Any]:
     elif not exit_.by_server:
         by = "its client" if exit_.of == 1 else f"{exit_.clients} of {exit_.of} clients"
     rival = "–" if exit_.rival is None else name(exit_.rival, 80)
-    mean = number(exit_.mean)
+    mean = rough(exit_.mean, facts.percent)
     if exit_.rival_mean is not None:
-        mean = f"{mean} against {number(exit_.rival_mean)}"
+        mean = f"{mean} against {rough(exit_.rival_mean, facts.percent)}"
     why = tag("span", why_out(facts, exit_), class_="why")
     return [name(exit_.name, 80), tag("span", when(exit_), class_="when"), by, mean, rival, why]
 

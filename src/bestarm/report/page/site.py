@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bestarm.records.figures import labels
+from bestarm.protocol.verdict import Verdict
+from bestarm.records.card import OptionFacts
+from bestarm.records.figures import labels, option_said, rough, said, span
 from bestarm.report.facts import SiteFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.page.answer import answer, entry
@@ -60,7 +62,7 @@ def _card(facts: SiteFacts) -> Html:
     kind = "" if verdict is None else " yes" if verdict.status == "identified" and not facts.broken else " no"
     rows = [_risk(facts), entry("Cost here", counted(facts.costs.pulls or 0, "pull"))]
     if verdict and verdict.arm:
-        about = "" if verdict.mean is None else f"Its {clean(facts.mean)} is about {number(verdict.mean)}."
+        about = "" if verdict.mean is None else f"Its {clean(facts.mean)} is about {_mean(facts, verdict)}."
         rows.insert(0, entry("Best" if not facts.broken else "Named", name(verdict.arm, 80), about))
     elif not verdict and (wants := _wants(facts)):
         rows.insert(0, entry("Next", wants))
@@ -73,7 +75,27 @@ def _card(facts: SiteFacts) -> Html:
         tag("h1", head, id="verdict"),
         tag("dl", *rows, class_="answers"),
         rests,
+        tag("div", tag("h2", "Next step"), tag("p", _next(facts)), class_="next"),
         class_=f"verdict card{kind}",
+    )
+
+
+def _mean(facts: SiteFacts, verdict: Verdict) -> str:
+    named = OptionFacts(name=str(verdict.arm), mean=verdict.mean, interval=verdict.interval, pulls=None)
+    return option_said(named, facts.percent, facts.scale.unit)
+
+
+def _next(facts: SiteFacts) -> str:
+    """What to do here."""
+    if facts.checks:
+        return "Keep this folder as it is, and show its journal to the operator."
+    if facts.verdict is None:
+        return "None: keep the process running. If it stops, start it again, and it resumes from its journal."
+    if facts.peer:
+        return "Nothing is left to do here; the node may be stopped."
+    return (
+        "Nothing is left to do here; the client may be stopped. The server's report has the lead over the "
+        "other options and what to do next."
     )
 
 
@@ -101,14 +123,23 @@ def _arms(facts: SiteFacts) -> Html:
     verdict = facts.verdict
     rows: list[list[Any]] = []
     for arm in facts.arms[:MOST_ROWS]:
-        mean, interval = arm.mean, (arm.lower, arm.upper)
+        mean = arm.mean
+        ends = None if arm.lower is None or arm.upper is None else (arm.lower, arm.upper)
         if verdict and verdict.interval and verdict.arm == f"{facts.group}/{arm.name}":
-            mean, interval = verdict.mean, verdict.interval  # an option has only one interval
-        span = "" if None in (mean, *interval) else f" ({number(interval[0])} to {number(interval[1])})"
-        rows.append([name(arm.name, 80), number(arm.pulls), f"{number(mean)}{span}", arm.fate])
+            mean, ends = verdict.mean, verdict.interval  # an option has only one interval
+        shown = (
+            rough(mean, facts.percent) if mean is None or ends is None else said(mean, ends, facts.percent)
+        )
+        between = "–" if ends is None else span(ends, facts.percent)
+        rows.append([name(arm.name, 80), number(arm.pulls), shown, between, arm.fate])
+    head = ["arm", "pulls", clean(facts.mean), "interval", "state"]
+    kept = [k for k in range(5) if k != 3 or any(row[3] != "–" for row in rows)]
     return join(
         table(
-            ["arm", "pulls", "mean and interval", "state"], rows, numbers={1}, caption="The arms of this site"
+            [head[k] for k in kept],
+            [[row[k] for k in kept] for row in rows],
+            numbers={1, 2, 3} if len(kept) == 5 else {1, 2},
+            caption="The arms of this site",
         ),
         arms(facts),
     )
@@ -120,8 +151,8 @@ def _view(facts: SiteFacts) -> Html | None:
     rows: list[list[Any]] = []
     for seen in facts.view[:MOST_ROWS]:
         arm = "not known yet" if seen.arm is None else name(seen.arm, 80)
-        span = seen.interval
-        value = number(seen.mean) if span is None else f"{number(span[0])} to {number(span[1])}"
+        value = rough(seen.mean, facts.percent)
+        value = value if seen.interval is None else span(seen.interval, facts.percent)
         fate = "" if seen.standing is None else "in the race" if seen.standing else "beaten"
         rows.append([name(seen.group, 80), arm, value, fate])
     heard: list[list[Any]] = [

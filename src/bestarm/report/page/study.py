@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from bestarm.report import svg
 from bestarm.report.facts import CellFacts, StudyFacts
+from bestarm.report.facts.structs import MeanFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, made_by
 from bestarm.report.svg import cell_name, number
@@ -81,8 +83,7 @@ def _table(facts: StudyFacts) -> Html:
         row: list[Any] = [name(value, 60) for value in cell.keys.values()] + [number(cell.trials)]
         for key in kinds:
             cost = cell.costs[key]
-            half = f" ± {number((cost.interval[1] - cost.interval[0]) / 2, 3)}" if cost.interval else ""
-            row.append(f"{number(cost.mean)}{half}")
+            row.append(_mean(cost))
         span = cell.error_interval
         row += [number(cell.errors), "–" if span is None else f"{span[0]:.2g} to {span[1]:.2g}"]
         rows.append([*row, number(cell.undecided)])
@@ -93,6 +94,16 @@ def _table(facts: StudyFacts) -> Html:
     if "time" in kinds:
         note += " Each client makes one pull per time step."
     return join(kept, tag("p", note, class_="note"))
+
+
+def _mean(cost: MeanFacts) -> str:
+    """A mean, rounded to half the width of its interval, which has two digits."""
+    if cost.interval is None:
+        return number(cost.mean)
+    half = (cost.interval[1] - cost.interval[0]) / 2
+    places = 0 if half <= 0 else 1 - math.floor(math.log10(half))
+    shown = (round(value, places) for value in (cost.mean, half))
+    return "\u00a0±\u00a0".join(f"{value:,.{max(places, 0)}f}" for value in shown)
 
 
 def _figures(facts: StudyFacts) -> Html:

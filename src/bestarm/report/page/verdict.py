@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from bestarm.protocol.rounds import DROPPED
 from bestarm.protocol.verdict import REASONS, Verdict
 from bestarm.records.describe import ENDED_EARLY
+from bestarm.records.figures import gap_said
 from bestarm.report.facts import RunFacts
 from bestarm.report.markup import Html, clean, join, name, tag
 from bestarm.report.page.parts import names
@@ -100,7 +101,8 @@ def _undecided(facts: RunFacts, verdict: Verdict) -> Iterator[Html]:
     yield tag("p", f"Still in the race{known}: ", names(left, 20, 80) or "no arm", ".")
     if verdict.gap is not None:
         first = name((found and found.first) or "The leading one", 80)
-        yield tag("p", first, f" is at most {number(verdict.gap)} from the best.")
+        apart = gap_said(verdict.gap, facts.percent, facts.scale.unit)
+        yield tag("p", first, f" is at most {apart} from the best.")
     if verdict.reason in ENDED_EARLY and not facts.method.peers and not facts.broken:
         text = "No arm is named, but the best arm is among those left"
         yield tag("p", f"{text}, except with probability at most δ = {facts.delta:g}.")

@@ -79,13 +79,14 @@ def wealth_race(facts: RunFacts, width: int) -> Html | None:
     limit, place, state = facts.wealths.limit, places(facts.roster), states(facts)
     last = max(bet.pulls[-1] for bet in facts.wealths.bets)
     compared = any(against_control(facts, bet.name) for bet in facts.wealths.bets)
+    where = " at a site" if facts.options_by_site else ""
     curves = []
     for bet in bets_drawn(facts):
         pulls, wealth = list(bet.pulls), list(bet.log_wealth)
         if not bet.out and pulls[-1] < last:  # a champion rests
             pulls, wealth = [*pulls, last], [*wealth, wealth[-1]]
         against = against_control(facts, bet.name)
-        note = f"{against or 'out'} after {counted(bet.pulls[-1], 'pull')}" if bet.out else against
+        note = f"{against or 'out'} after {counted(bet.pulls[-1], 'pull')}{where}" if bet.out else against
         won = state.get(bet.name, "in")
         curves.append(
             Curve(
@@ -101,7 +102,10 @@ def wealth_race(facts: RunFacts, width: int) -> Html | None:
     low = min(min(curve.value) for curve in curves)
     layout = Frame(
         by="pulls",
-        titles=("pulls of each rival", "wealth of the answer" if compared else "wealth against the option"),
+        titles=(
+            f"pulls of each rival{where}",
+            "wealth of the answer" if compared else "wealth against the option",
+        ),
         width=width,
         height=340 if width > PHONE else 260,
         span=(0.9 * min(low, 1.0), _wealth(math.inf, limit)),
