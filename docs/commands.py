@@ -31,7 +31,7 @@ def _default(parameter: Any) -> str:
     value = parameter.default
     if callable(value) or value in (None, False, True, "", ()) or value == []:
         return ""
-    return f" [default: {f'{value:,}' if isinstance(value, int) else value}]"
+    return f" [default: {f'{value:,}' if isinstance(value, int) and value >= 10_000 else value}]"
 
 
 def _table(parameters: list[Any]) -> Iterator[str]:
