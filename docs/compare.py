@@ -138,12 +138,12 @@ def privacy() -> str:
 
 
 def lying_sites() -> str:
-    """One row per attack of lying sites, and what came of an exact tie."""
+    """One row per result of attacks by lying sites, and what came of an exact tie."""
     rows = _kept("lying_sites")
     attacks = [row for row in rows if "attack" in row]
     run = [row for row in attacks if row["trials"] and row["attack"] != "nobody lies"]
     faults = (1, 2, 3)
-    lines = []
+    alike: dict[str, list[str]] = {}
     for row in (row for row in attacks if row["trials"]):
         cells = [
             (row[f"wrong, f = {f}"], row[f"undecided, f = {f}"], row[f"pulls of a site, f = {f}"])
@@ -153,7 +153,8 @@ def lying_sites() -> str:
             f"{pulls:,.0f}" + (f" ({wrong} wrong, {undecided} undecided)" if wrong or undecided else "")
             for wrong, undecided, pulls in cells
         ]
-        lines.append(f"| {row['attack']} | {' | '.join(shown)} |")
+        alike.setdefault(" | ".join(shown), []).append(row["attack"])
+    lines = [f"| {', '.join(names)} | {cells} |" for cells, names in alike.items()]
     wrong = sum(row[f"wrong, f = {f}"] for row in run for f in faults)
     undecided = sum(row[f"undecided, f = {f}"] for row in run for f in faults)
     trials = sum(len(faults) * row["trials"] for row in run)
