@@ -138,7 +138,7 @@ def privacy() -> str:
 
 
 def lying_sites() -> str:
-    """One row per result of attacks by lying sites, and what came of an exact tie."""
+    """One row per attack of lying sites, and what came of an exact tie."""
     rows = _kept("lying_sites")
     attacks = [row for row in rows if "attack" in row]
     run = [row for row in attacks if row["trials"] and row["attack"] != "nobody lies"]
