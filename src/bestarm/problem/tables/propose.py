@@ -30,9 +30,9 @@ WORDS = {
     "airport story plant branch state platform warehouse town village district county zone continent field "
     "lab office",
     "successes": "click clicked success conversion converted purchase win won good recovered cured event "
-    "response hit sold bought accepted ontime opened passed healed solved signup",
+    "response hit sold bought accepted ontime opened passed healed solved",
     "trials": "impression shown view trial visit visitor flight patient total attempt sent exposure session "
-    "user all tested tries try delivered offered treated asked participant subject customer",
+    "user all tested tries try delivered offered treated asked",
     "count": "count n hour frequency freq weight times number quantity occurrence",
     "reward": "reward revenue rating score value sale outcome result correct latency rtt minute late profit "
     "income amount spend gain yield accuracy loss error delay duration click clicked converted success price "
