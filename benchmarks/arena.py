@@ -30,7 +30,7 @@ OWN = {
     "round-robin": "tas-2",
     "elimination": "zipf",
     "lucb": "lucb-b1",
-    "kl-lucb": "zipf",
+    "kl-lucb": "kl-lucb-b2",
     "track-and-stop": "tas-2",
     "top-two": "tas-2",
     "fpe": "fpe-1",

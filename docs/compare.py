@@ -107,6 +107,7 @@ def facts(found: Arena) -> str:
         f"{len(found.entries)} methods on {len(found.grounds)} instances, δ = {found.delta:g}, "
         f"{found.trials:,} runs of each pair that a method can run, {runs:,} in all. "
         f"On `{SHOWN}` the limit is {limit:,.0f} pulls. {_time()}\n\n"
+        "This command makes these data again, number for number:\n\n"
         "<!-- not run: takes minutes -->\n\n"
         f"```sh\nbestarm arena --delta {found.delta:g} --trials {found.trials} --seed {found.seed} "
         f"--out out/arena --methods {names}\n```"
@@ -115,11 +116,11 @@ def facts(found: Arena) -> str:
 
 def _time() -> str:
     """How long the table takes, as measured."""
-    row = next(row for row in _kept("baselines") if "table" in row)
+    row = next(row for row in kept("baselines") if "table" in row)
     return f"They take {row['cpu minutes']:.0f} minutes of processor time."
 
 
-def _kept(name: str) -> list[dict[str, Any]]:
+def kept(name: str) -> list[dict[str, Any]]:
     """The rows that a benchmark measured."""
     rows: list[dict[str, Any]] = json.loads((DATA / f"{name}.json").read_text("utf-8"))
     return rows
@@ -127,7 +128,7 @@ def _kept(name: str) -> list[dict[str, Any]]:
 
 def privacy() -> str:
     """What privacy costs: one row per problem."""
-    rows = _kept("privacy")
+    rows = kept("privacy")
     epsilons = sorted({row["ε"] for row in rows})
     lines = [f"| ε | {' | '.join(f'{e:g}' for e in epsilons)} |", "|---" * (1 + len(epsilons)) + "|"]
     for case in dict.fromkeys(row["case"] for row in rows):
@@ -139,7 +140,7 @@ def privacy() -> str:
 
 def lying_sites() -> str:
     """One row per attack of lying sites, and what came of an exact tie."""
-    rows = _kept("lying_sites")
+    rows = kept("lying_sites")
     attacks = [row for row in rows if "attack" in row]
     run = [row for row in attacks if row["trials"] and row["attack"] != "nobody lies"]
     faults = (1, 2, 3)
@@ -175,7 +176,7 @@ def lying_sites() -> str:
 
 def baselines() -> str:
     """Whether each baseline with a proof keeps δ on an instance of its own."""
-    rows = [row for row in _kept("baselines") if "baseline" in row]
+    rows = [row for row in kept("baselines") if "baseline" in row]
     head = "| baseline (instance) | wrong | undecided | error rate at most | keeps δ = 0.1 |"
     alike: dict[str, list[str]] = {}
     for row in rows:
@@ -194,7 +195,7 @@ def uplinks() -> str:
         f"| `{row['rival']}` | `{row['instance']}` | {_round(row['pulls'])} | {_round(row['uplinks'])} | "
         + " | ".join(_round(row["pulls"] + price * row["uplinks"]) for price in prices)
         + " |"
-        for row in _kept("baselines")
+        for row in kept("baselines")
         if "rival" in row
     ]
     head = "| method | instance | pulls | numbers sent | " + " | ".join(f"C = {c}" for c in prices) + " |"
@@ -210,7 +211,7 @@ def speed() -> str:
     }
     lines = [
         f"| {names[row['way']]} | {_round(row['pulls/s'])} | {_round(row['study is × as fast'])} |"
-        for row in _kept("skip_ahead")
+        for row in kept("skip_ahead")
     ]
     head = ["| way | pulls a second | a study is … times as fast |", "|---|---|---|"]
     return "\n".join([*head, *lines])
@@ -222,7 +223,7 @@ def page(text: str) -> str:
     tables = {
         "facts": lambda: facts(found),
         "overview": lambda: overview(found, headline=True),
-        "memory": lambda: overview(found, headline=False),
+        "variants": lambda: overview(found, headline=False),
         SHOWN: lambda: instance(found, SHOWN),
         AVERAGED: lambda: instance(found, AVERAGED),
         "libraries": libraries,

@@ -146,7 +146,8 @@ EVIDENCE = {
         "kind": "`drift` or `dependence`",
         "cell": "the option at a site",
         "total": "Σd, the sum of differences",
-        "squares": "Σd²; the p-value follows from both",
+        "squares": "Σd²; the p-value follows from all three",
+        "size": "the size of all differences but zeros; 0 if they differ in size",
     },
     "Look": {
         "counts": "the rewards that were there",

@@ -40,16 +40,43 @@ class InputError(ValueError):
 
     def at(self, where: str) -> InputError:
         """Return this error with `where` in front of its location."""
+        return type(self)(**self._located(where))
+
+    def _located(self, where: str) -> dict[str, str]:
         joined = f"{where}: {self.where}" if self.where else where
-        return type(self)(self.what, where=joined, expected=self.expected, fix=self.fix)
+        return {"what": self.what, "where": joined, "expected": self.expected, "fix": self.fix}
 
 
 class RewardError(InputError):
-    """Invalid input that quotes a reward."""
+    """Invalid input that quotes a reward, or data among which there may be rewards.
+
+    Parameters
+    ----------
+    what, where, expected, fix : str
+        As for ``InputError``.
+    plain : InputError, optional
+        What to say instead if rewards are private; by default, that a reward can't be used, and where.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        expected: str = "",
+        fix: str = "",
+        plain: InputError | None = None,
+    ) -> None:
+        super().__init__(what, where=where, expected=expected, fix=fix)
+        unshown = f"a reward can't be used ({UNSHOWN})"
+        self.plain = plain or InputError(unshown, where=where, expected=expected)
+
+    def at(self, where: str) -> RewardError:
+        return RewardError(**self._located(where), plain=self.plain.at(where))
 
     def unshown(self) -> InputError:
-        """The same error without the reward, for rewards that are private."""
-        return InputError(f"a reward can't be used ({UNSHOWN})", where=self.where, expected=self.expected)
+        """The same error without the data, for rewards that are private."""
+        return self.plain
 
 
 class DiskFull(InputError):

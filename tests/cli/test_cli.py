@@ -169,6 +169,8 @@ def test_hostile_names_are_shown_as_they_are(tmp_path):
     done = bestarm("run", path, "--seed", 1, "--plot", tmp_path / "p.svg")
     assert done.returncode == 0, done.stderr
     assert r"_g$\frac{$/a is the best arm" in done.stdout
+    done = bestarm("check", "sites:x:north.toml")
+    assert "error: sites:x:north.toml: can't be read" in done.stderr
 
 
 def test_a_terminal_without_unicode_gets_question_marks(scenario):
@@ -336,6 +338,12 @@ def test_new_reads_a_csv_file(tmp_path):
     text = (tmp_path / "mine.toml").read_text("utf-8")
     assert 'reward = "minutes late"' in text
     assert "question = " not in text  # each city has couriers of its own
+    assert 'goal = "CHECK: max or min"' in text  # its name sounds as if less were better
+    for command in ("check", "run"):
+        refused = bestarm(command, "mine.toml", cwd=tmp_path)
+        assert refused.returncode == 2
+        assert "goal = 'CHECK: max or min' is not decided. Expected \"max\"" in refused.stderr
+    (tmp_path / "mine.toml").write_text(text.replace("CHECK: max or min", "min"), "utf-8")
     checked = bestarm("check", "mine.toml", cwd=tmp_path)
     assert "2 groups, 4 arms" in checked.stdout
     named = bestarm(

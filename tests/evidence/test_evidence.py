@@ -185,6 +185,14 @@ def test_a_second_look_at_the_same_rows_is_refused(tmp_path, table):
         ba.evidence(table, **COLUMNS, record=record)
 
 
+def test_a_second_look_at_other_rows_is_refused_and_not_called_the_same_rows(tmp_path, table):
+    record = tmp_path / "r.json"
+    ba.evidence(table, **COLUMNS, record=record).save(record)
+    fresh = write(tmp_path / "fresh.csv", coins(8, CELLS, CLEAR))
+    with pytest.raises(ba.InputError, match=r"not all of which are in these data.*a record of their own"):
+        ba.evidence(fresh, **COLUMNS, record=record)
+
+
 def test_looks_that_were_declared_are_counted_and_add_up(tmp_path, table):
     record = tmp_path / "r.json"
     one = ba.evidence(table, **COLUMNS, looks=2, record=record)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 import bestarm as ba
-from bestarm.evidence.alarms import ALL, FALSE_ALARMS, Check, alarms, check, dependence, drift
+from bestarm.stats.alarms import FALSE_ALARMS, Check, alarms, check, dependence, drift
 from rates import rate_exceeds
 
 NAMES = {(0, a): f"o{a}" for a in range(4)}
+COINS = ((0, 0), (0, 1))
 
 
 def test_independent_rows_raise_an_alarm_in_at_most_one_table_of_a_hundred():
@@ -32,10 +34,10 @@ def test_independent_rows_raise_an_alarm_in_at_most_one_table_of_a_hundred():
         made = []
         for kind in ("drift", "dependence"):
             cells = [
-                Check(kind, NAMES[p], float(sums[kind, p][0][k]), float(sums[kind, p][1][k])) for p in draws
+                Check(kind, NAMES[p], *(float(part[k]) for part in sums[kind, p]), float(p in COINS))
+                for p in draws
             ]
-            both = Check(kind, ALL, sum(c.total for c in cells), sum(c.squares for c in cells))
-            made += [*cells, both]
+            made += [*cells, Check.joined(kind, cells)]
         wrong += bool(alarms(made))
     assert not rate_exceeds(wrong, tables, FALSE_ALARMS)
     assert wrong > 0  # the tests can raise an alarm at all
@@ -77,6 +79,21 @@ def test_injected_faults_raise_an_alarm(fault):
         assert alarms(check(queues, NAMES, 1.0))
 
 
+def test_zeros_and_ones_in_any_unit_have_the_exact_p_value_of_the_sign_test():
+    rng = np.random.default_rng(43)
+    for unit in (1.0, 250.0):
+        for x in (rng.random((50, 300)) < 0.5) * unit:
+            for kind, test in (("drift", drift), ("dependence", dependence)):
+                made, d = Check.of(kind, "a", test(x / unit)), test(x / unit)
+                more, less = int((d > 0).sum()), int((d < 0).sum())
+                sides = "two-sided" if kind == "drift" else "greater"
+                assert made.pvalue == pytest.approx(binomtest(more, more + less, 0.5, sides).pvalue)
+    mixed = np.array([1.0, -0.5, 0.25])
+    assert Check.of("drift", "a", mixed).size == 0.0
+    joined = Check.joined("drift", [Check.of("drift", "a", mixed), Check.of("drift", "b", np.ones(9))])
+    assert joined.size == 0.0
+
+
 def test_few_rows_and_constant_rows_raise_no_alarm_and_no_warning():
     queues = {
         (0, 0): np.zeros(0),
@@ -102,3 +119,10 @@ def test_methane_minutes_withdraw_the_promise(data):
     )
     assert found.promise == "withdrawn"
     assert "dependence" in {alarm.kind for alarm in found.alarms}
+
+
+def test_methane_releases_withdraw_the_promise(data):
+    columns = {"site": "region", "option": "sensor", "reward": "reward"}
+    tables = {k: ba.evidence(data / "methane_metec.csv", **columns, where={"release": k}) for k in range(10)}
+    assert [k for k, found in tables.items() if found.promise == "withdrawn"] == [2, 4, 5, 6, 7, 8, 9]
+    assert [k for k in (0, 1, 3) if tables[k].status == "identified"] == [3]

@@ -6,7 +6,7 @@ import pytest
 from docs import compare
 
 import bestarm as ba
-from bestarm.study.arena.entrants import everyone
+from bestarm.study.arena.entrants import entrant, everyone
 from bestarm.study.arena.run import HEADLINE
 
 KEPT = ba.Arena.load(compare.DATA)
@@ -43,6 +43,32 @@ def test_a_cell_of_the_kept_run_can_be_made_again(method, instance):
 def test_more_cells_of_the_kept_run_can_be_made_again(method):
     found = ba.arena([method], ["zipf"], delta=KEPT.delta, trials=KEPT.trials, seed=KEPT.seed, workers=1)
     assert found.scores == (KEPT.score(method, "zipf"),)
+
+
+ROWS = {row["baseline"]: row for row in compare.kept("baselines") if "baseline" in row}
+
+
+def test_every_baseline_with_a_proof_was_shown_to_keep_delta_on_an_instance_of_its_own():
+    proved = {who.label for who in everyone() if who.proof and (who.baseline or who.method.rival)}
+    assert set(ROWS) == proved
+    for row in ROWS.values():
+        assert row["trials"] >= 10_000
+        assert row["keeps δ"] == "yes"
+
+
+@pytest.mark.parametrize("name", ["batched", "fed-elim", "fpe", "collaborative"])
+def test_a_measured_error_rate_can_be_measured_again(name):
+    row = ROWS[name]
+    (score,) = ba.arena([name], [row["instance"]], delta=0.1, trials=row["trials"], seed=2, workers=1).scores
+    found = (score.errors, score.undecided, score.error[1], score.keeps)
+    assert found == (row["wrong"], row["undecided"], row["most"], row["keeps δ"])
+
+
+def test_the_kept_run_says_of_every_method_what_the_code_says():
+    for entry in KEPT.entries:
+        who = entrant(entry.label)
+        told = (who.title, who.proof, who.source, who.headline)
+        assert told == (entry.title, entry.proof, entry.source, entry.headline)
 
 
 def test_the_kept_run_has_every_baseline_and_every_headline_instance():

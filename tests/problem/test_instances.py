@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bestarm as ba
-from bestarm.problem.instances import INSTANCES, instance, site_effects
+from bestarm.problem.instances import INSTANCES, OVERALL, instance, site_effects
 
 NAMES = list(INSTANCES)
 
@@ -73,6 +73,17 @@ def test_a_scenario_file_can_name_an_instance(tmp_path):
     path.write_text('method = "fisher"\nseed = 1\n[problem]\ninstance = "zipf"\n')
     assert ba.load(path).problem is instance("zipf").problem
     assert ba.identify(ba.load(path)).verdict.arm == "s1/a1"
+
+
+def test_a_scenario_asks_the_question_of_its_instance_unless_it_has_one_of_its_own(tmp_path):
+    path = tmp_path / "named.toml"
+    path.write_text('[problem]\ninstance = "site-effects-5"\n')
+    assert (ba.load(path).problem.best, ba.load(path).asked) == ("a1", True)
+    found = ba.arena(["fed-elim"], [str(path)], trials=2, workers=1)
+    assert (found.grounds[0].question, len(found.scores)) == (OVERALL, 1)
+    assert ba.load(path, {"question": "each"}).problem.layout.question.kind == "each"
+    path.write_text('question = "anywhere"\n[problem]\ninstance = "site-effects-5"\n')
+    assert ba.load(path).problem.best.startswith("s")
 
 
 @pytest.mark.parametrize(

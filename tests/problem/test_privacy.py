@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import decimal
+import functools
 import json
 import math
 from fractions import Fraction
@@ -14,10 +15,12 @@ import pytest
 import bestarm as ba
 from bestarm import InputError, Problem
 from bestarm.deploy.federation import files
+from bestarm.deploy.federation.alarms import words_of
+from bestarm.deploy.federation.desk import NOTE
 from bestarm.deploy.mesh import files as mesh_files
 from bestarm.deploy.mesh.node import Node
 from bestarm.deploy.pulling import Puller
-from bestarm.deploy.sources import Exhausted, FromCsv, FromPython
+from bestarm.deploy.sources import Exhausted, FromCommand, FromCsv, FromPython
 from bestarm.deploy.sources.base import Source, SourceFailed
 from bestarm.deploy.trial import Fresh, try_source
 from bestarm.graphs.generators import complete
@@ -94,6 +97,12 @@ def test_epsilon_is_scaled_by_the_same_slope():
 def test_an_epsilon_that_cannot_be_used_is_refused(epsilon):
     with pytest.raises(InputError, match=r"expected|Expected one number from 0\.01 to 20"):
         Problem.bernoulli([[0.9, 0.1]]).private(epsilon)
+
+
+@pytest.mark.parametrize("ask", [ba.identify, functools.partial(ba.study, trials=2), ba.plan])
+def test_privacy_as_an_option_is_refused_with_the_way_to_write_it(ask):
+    with pytest.raises(InputError, match=r"Privacy belongs to the problem: problem\.private"):
+        ask(Problem.bernoulli([[0.9], [0.1]]), privacy=2.0)
 
 
 def test_there_is_one_epsilon_for_the_whole_problem(tmp_path):
@@ -263,8 +272,9 @@ def test_errors_about_a_scenario_s_data_do_not_show_rewards(tmp_path, bad, hidde
         assert ("not shown, for privacy" in str(caught.value)) == hidden
 
 
-def test_an_error_about_a_private_function_s_reward_does_not_show_it():
-    problem = Problem.from_rewards({"g": {"a": lambda rng: 7 + RAW, "b": 0.1}})
+@pytest.mark.parametrize("reward", [7 + RAW, f"x{7 + RAW}"])
+def test_an_error_about_a_private_function_s_reward_does_not_show_it(reward):
+    problem = Problem.from_rewards({"g": {"a": lambda rng: reward, "b": 0.1}})
     with pytest.raises(InputError, match=str(7 + RAW)):
         ba.identify(problem, "bet", seed=1)
     with pytest.raises(InputError, match="not shown, for privacy") as caught:
@@ -286,6 +296,91 @@ def test_what_a_source_says_at_its_end_is_not_shown(kind):
         assert (str(RAW) in str(caught.value)) == (hidden is None)
 
 
+TABLES = {
+    "no header": f"a,{RAW}\nb,0.5\n",
+    "a column twice": f"{RAW},{RAW}\na,b\n",
+    "Latin-1": f"arm,reward\ncafé,{RAW}\n",
+    "a word for a number": f"arm,reward\na,x{RAW}\n",
+}
+
+
+@pytest.mark.parametrize("text", TABLES.values(), ids=TABLES)
+@pytest.mark.parametrize("hidden", [True, False])
+def test_errors_about_a_file_of_rewards_do_not_show_its_cells(tmp_path, text, hidden):
+    """A client sends such words to the server, and a file without a header starts with data."""
+    path = tmp_path / "rewards.csv"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError) as caught:
+        FromCsv(path, private=Scale(privacy=1.0) if hidden else None)
+    assert (str(RAW)[:5] in str(caught.value)) != hidden
+    scenario = tmp_path / "data.toml"
+    first = "privacy = 1.0\n" if hidden else ""
+    scenario.write_text(f'{first}[data]\ncsv = "rewards.csv"\narm = "arm"\nreward = "reward"\n')
+    with pytest.raises(InputError) as caught:
+        load(scenario)
+    assert (str(RAW)[:5] in str(caught.value)) != hidden
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        f'[[group]]\nname = "g"\narmz = {{ a = {{ kind = "recording", values = [{RAW}] }} }}\n',
+        f"[[groups]]\narms = {{ a = [{RAW}] }}\n",
+        f'[[group]]\nname = "g"\narms = {{ a = [{RAW}], b = 0.5 }}\n',
+        f'[data]\ncsv = "rewards.csv"\nreward = "{RAW + 1}"\n',
+    ],
+)
+@pytest.mark.parametrize("hidden", [True, False])
+def test_errors_about_a_misspelt_scenario_do_not_show_rewards(tmp_path, rest, hidden):
+    (tmp_path / "rewards.csv").write_text(TABLES["no header"])
+    path = tmp_path / "data.toml"
+    path.write_text(f"{'privacy = 1.0' if hidden else ''}\n{rest}")
+    with pytest.raises(InputError) as caught:
+        load(path)
+    assert (str(RAW) in str(caught.value)) != hidden
+
+
+@pytest.mark.parametrize("name", ["import_fails:f", "class_fails:Rewards", "resume_fails:Rewards"])
+@pytest.mark.parametrize("hidden", [True, False])
+def test_errors_of_a_source_that_cannot_start_do_not_show_rewards(tmp_path, monkeypatch, name, hidden):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    fails = f"raise ValueError('the first row is {RAW}')\n"
+    (tmp_path / "import_fails.py").write_text(fails)
+    (tmp_path / "class_fails.py").write_text(f"class Rewards:\n    def __init__(self):\n        {fails}")
+    (tmp_path / "resume_fails.py").write_text(
+        "class Rewards:\n    def pull(self, arm):\n        return 1\n"
+        f"    def resume(self, made):\n        {fails}"
+    )
+    with pytest.raises(InputError, match="ValueError") as caught:
+        FromPython(name, private=Scale(privacy=1.0) if hidden else None)
+    assert (str(RAW) in str(caught.value)) != hidden
+    assert hidden == (caught.value.__cause__ is None)
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_an_alarm_about_an_unexpected_error_shows_no_reward(tmp_path, hidden):
+    problem = Problem.from_rewards({"west": {"a": 0.5, "b": 0.5}})
+    files.init(ba.Scenario(problem.private(1.0) if hidden else problem, "bet"), tmp_path / "fed", port=0)
+    place = files.Place.load(tmp_path / "fed" / "clients" / "west-1")
+    assert (str(RAW) in words_of(ValueError(f"not {RAW}"), place)) != hidden
+    assert words_of(InputError("this is checked where it is raised"), place).startswith("this is checked")
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_a_recording_that_does_not_know_of_privacy_is_not_named_to_the_server(tmp_path, hidden):
+    """Clients that pool their rewards tell a digest of their file, which can be compared with a guess."""
+    problem = Problem.from_rewards({"west": {"a": 0.5, "b": 0.5}}, clients=2)
+    files.init(ba.Scenario(problem.private(1.0) if hidden else problem, "bet"), tmp_path / "fed", port=0)
+    folds = Folds(tmp_path / "fed", Coins(Problem.bernoulli([[0.5, 0.5]], clients=2)))
+    site = folds.sites["west-1"]
+    data = tmp_path / "rewards.csv"
+    data.write_text("arm,reward\n" + "a,1\nb,0\na,0\nb,1\n" * 100)
+    asyncio.run(pull_some(site, FromCsv(data)))
+    notes = [event for event in site.journal.events() if event.kind == NOTE]
+    folds.close()
+    assert bool(notes) != hidden
+
+
 async def pull_some(site, source):
     """Let a client or a peer make some pulls."""
     setup = site.place.setup
@@ -295,6 +390,7 @@ async def pull_some(site, source):
         await asyncio.sleep(0.001)
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
+    await source.close()
 
 
 def csv_of(path):
@@ -302,7 +398,25 @@ def csv_of(path):
     return path
 
 
-@pytest.mark.parametrize("kind", ["python", "csv once", "csv with replacement"])
+KINDS = ("python", "command", "csv once", "csv with replacement")
+
+
+def source_of(kind, folder, monkeypatch, private):
+    """A source of rewards that are all RAW."""
+    data = csv_of(folder / "outside.csv")
+    monkeypatch.syspath_prepend(str(folder))
+    (folder / "constant_rewards.py").write_text(
+        f"class Constant:\n    def pull(self, arm, times):\n        return [{RAW}] * times\n"
+    )
+    return {
+        "python": lambda: FromPython("constant_rewards:Constant"),
+        "command": lambda: FromCommand(f"sh -c 'while read arm; do echo {RAW}; done'"),
+        "csv once": lambda: FromCsv(data, private=private),
+        "csv with replacement": lambda: FromCsv(data, rows="resample", seed=1),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("hidden", [True, False])
 def test_no_file_of_a_client_holds_a_raw_reward(tmp_path, monkeypatch, caplog, kind, hidden):
     rewards = {"west": {"a": {"kind": "beta", "a": 2, "b": 2}, "b": 0.5}, "east": {"c": 0.5}}
@@ -312,17 +426,7 @@ def test_no_file_of_a_client_holds_a_raw_reward(tmp_path, monkeypatch, caplog, k
     files.init(case, tmp_path / "fed", port=0)
     folds = Folds(tmp_path / "fed", Coins(Problem.bernoulli([[0.5, 0.5], [0.5]])))
     site = folds.sites["west-1"]
-    data = csv_of(tmp_path / "outside.csv")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "constant_rewards.py").write_text(
-        f"class Constant:\n    def pull(self, arm, times):\n        return [{RAW}] * times\n"
-    )
-    source = {
-        "python": lambda: FromPython("constant_rewards:Constant"),
-        "csv once": lambda: FromCsv(data, private=site.place.setup.scale if hidden else None),
-        "csv with replacement": lambda: FromCsv(data, rows="resample", seed=1),
-    }[kind]()
-
+    source = source_of(kind, tmp_path, monkeypatch, site.place.setup.scale if hidden else None)
     asyncio.run(pull_some(site, source))
     sums = [event for event in site.journal.events() if event.kind == "rewards"]
     folds.close()
@@ -337,8 +441,9 @@ def test_no_file_of_a_client_holds_a_raw_reward(tmp_path, monkeypatch, caplog, k
         assert found  # otherwise the test could not fail
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("hidden", [True, False])
-def test_no_file_of_a_peer_holds_a_raw_reward(tmp_path, caplog, hidden):
+def test_no_file_of_a_peer_holds_a_raw_reward(tmp_path, monkeypatch, caplog, kind, hidden):
     rewards = {"west": {"a": {"kind": "beta", "a": 2, "b": 2}, "b": 0.5}, "east": {"c": 0.5}}
     problem = Problem.from_rewards(rewards)
     problem = problem.private(1.0) if hidden else problem
@@ -346,13 +451,14 @@ def test_no_file_of_a_peer_holds_a_raw_reward(tmp_path, caplog, hidden):
     mesh_files.init(*mesh_files.terms_of(case, {}), tmp_path / "mesh", port=0)
     place = mesh_files.Place.load(mesh_files.place_of(tmp_path / "mesh", problem.layout, "west-1"))
     node = Node.open(place)
-    data = csv_of(tmp_path / "outside.csv")
-    asyncio.run(pull_some(node, FromCsv(data, rows="resample", seed=1)))
+    source = source_of(kind, tmp_path, monkeypatch, place.setup.scale if hidden else None)
+    asyncio.run(pull_some(node, source))
     bodies = [json.loads(event.body) for event in node.journal.events() if event.kind == "rewards"]
     node.journal.close()
     assert node.pulls >= 40
     whole = all(total == int(total) for body in bodies for total in body["sums"])
     assert whole == hidden  # sums of answers are whole numbers; if not hidden, the test can fail
+    assert not hidden or not any(digest for body in bodies for _, digest in body.get("played", {}).values())
     assert not hidden or files_with(tmp_path / "mesh", str(RAW)) == []
     assert str(RAW) not in caplog.text
 

@@ -346,6 +346,9 @@ def test_a_csv_file_is_refused_as_a_scenario_with_a_way_to_make_one(tmp_path):
     assert "1 of 3 rows lack a name or a number" in text
     assert "#   1 | Rome | Gio | -5.8" in text
     target.write_text(text.replace("# missing", "missing"), encoding="utf-8")
+    with pytest.raises(ba.InputError, match=r"goal = 'CHECK: max or min' is not decided"):
+        ba.load(target)  # less of "min late" may be better
+    target.write_text(target.read_text("utf-8").replace("CHECK: max or min", "min"), encoding="utf-8")
     problem = ba.load(target).problem
     assert [(g.name, g.arms) for g in problem.layout.groups] == [("Rome", ("Gio",)), ("Oslo", ("Ida",))]
     assert (problem.data.reward, problem.data.skipped) == ("min late", 1)

@@ -14,8 +14,8 @@ import msgspec
 from bestarm.cli.json_results import RESULTS, SAME
 from bestarm.deploy.experiment.status import Status
 from bestarm.errors import InputError
-from bestarm.evidence.alarms import Alarm
 from bestarm.problem.data import Data
+from bestarm.stats.alarms import Alarm
 from bestarm.study.arena.result import Arena
 from bestarm.study.forecast import Chance, Cost
 from bestarm.study.schedule import Schedule

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from bestarm.cli.exit_codes import BAD_INPUT, INTERRUPTED, OK, UNDECIDED
+from bestarm.cli.exit_codes import BAD_INPUT, INTERRUPTED, OK, UNDECIDED, WITHDRAWN
 from bestarm.cli.options import Force, Json, MethodOption, ScenarioPath, check_folder, given, with_options
 from bestarm.cli.render.progress import run_progress
 from bestarm.cli.render.proposal import choose
@@ -33,6 +33,7 @@ from bestarm.protocol.registry import method_for
 from bestarm.records.describe import aim
 from bestarm.records.questions import NO_MARGIN
 from bestarm.records.record import Record
+from bestarm.records.recordings import withdrawn
 from bestarm.scenario.from_table import as_toml, keys_of, propose_for, scenario_for
 from bestarm.scenario.load import load
 from bestarm.scenario.template import TEMPLATE
@@ -87,6 +88,8 @@ def run(
             record = identify(loaded, method, seed=seed, force=force, watch=watch, journal=journal, **chosen)
         if record.verdict.status == "undecided":
             code = UNDECIDED
+        if withdrawn(record.warnings):
+            code = WITHDRAWN
     except Interrupted as stopped:
         record, code = stopped.record, INTERRUPTED
         if journal is not None:

@@ -59,8 +59,7 @@ def warn_of_lying_sites(scenario: Scenario) -> list[str]:
     question, faults = scenario.problem.layout.question, scenario.options.get("byzantine", 0)
     if question.kind != "overall" or not faults:
         return []
-    scale = scenario.problem.scale
-    return warn([lead_said(question, faults, scale.high - scale.low)])
+    return warn([lead_said(question, faults, scenario.problem.scale)])
 
 
 def warn_of_liars(scenario: Scenario, method: str | None, options: Mapping[str, Any]) -> list[str]:

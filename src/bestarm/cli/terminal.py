@@ -16,7 +16,8 @@ from bestarm.util.text import visible
 if TYPE_CHECKING:
     from bestarm.deploy.logs import Logs
 
-out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+out = Console(highlight=False, emoji=False)  # a name such as a:x:b is shown as it is
+err = Console(stderr=True, highlight=False, emoji=False)
 
 _logs: list[Logs] = []  # of this process, if it logs events
 

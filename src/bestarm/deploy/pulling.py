@@ -82,7 +82,7 @@ class Puller:
             self.source.demand_same(self.site.played, self.site.redrawn)
             if self.source.redraws:
                 self.site.note(REDRAWN)
-            elif self.source.marks and self.site.pooled:
+            elif self.source.marks and self.site.pooled and self.scale.privacy is None:
                 self.site.note(PLAYED + _told(self.source.marks))
             self.site.supply([self.source.left(arm) for arm in self.site.group.arms])
             self.after()

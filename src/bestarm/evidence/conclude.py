@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from bestarm.errors import InputError
-from bestarm.evidence.alarms import Check, alarms
 from bestarm.evidence.any_time import replay
 from bestarm.evidence.contests import Contest, Floats
 from bestarm.evidence.estimates import Estimates
@@ -28,6 +27,7 @@ from bestarm.evidence.record import (
     Test,
 )
 from bestarm.problem.scale import Scale
+from bestarm.stats.alarms import Check, alarms
 from bestarm.stats.sums import Sums
 from bestarm.version import __version__
 

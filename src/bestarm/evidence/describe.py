@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bestarm.evidence.alarms import ALL, FALSE_ALARMS, Alarm
 from bestarm.evidence.record import Evidence, Option, Settings
+from bestarm.stats.alarms import FALSE_ALARMS
 from bestarm.util.text import counted, listed
 
-REASONS = {
-    "drift": "the rewards of {cell} change over time: the second half of its rows differs from the first",
-    "dependence": "neighbouring rows of {cell} are more alike than independent rows would be",
-}
 REMEDIES = {
     "drift": "Ask about a period in which nothing changed, or compare options that were tried at the same "
     "time, such as in a live experiment.",
     "dependence": "Use one row per independent unit: per release, patient, session or day, not per minute. "
     "If the table's order is not the order of arrival, for example because it was sorted, say --order none.",
 }
+IF_INDEPENDENT = (
+    "Statuses, e-values and intervals would hold for independent rows whose distribution does not change. "
+    "These are not such rows."
+)
 STATUS = {
     "best": "best",
     "in": "not ruled out",
@@ -105,7 +105,7 @@ def promise(evidence: Evidence) -> str:
     """The promise, or why there is none, in one sentence."""
     delta = evidence.settings.delta
     if evidence.promise == "withdrawn":
-        reasons = "; ".join(dict.fromkeys(reason(alarm) for alarm in evidence.alarms[:2]))
+        reasons = "; ".join(dict.fromkeys(alarm.reason for alarm in evidence.alarms[:2]))
         more = f" ({len(evidence.alarms) - 2} more alarms)" if len(evidence.alarms) > 2 else ""
         return f"Nothing is promised, because {reasons}{more}."
     if evidence.settings.question == "control":
@@ -119,12 +119,6 @@ def promise(evidence: Evidence) -> str:
     if evidence.status == "identified":
         return f"This is wrong with probability at most {delta:g}."
     return f"The best option is among those not ruled out, except with probability at most {delta:g}."
-
-
-def reason(alarm: Alarm) -> str:
-    """An alarm as a clause."""
-    text = REASONS[alarm.kind].format(cell="the options" if alarm.cell == ALL else alarm.cell)
-    return f"{text} (p = {alarm.pvalue:.2g}, alarm at {alarm.level:.2g})"
 
 
 def remedies(evidence: Evidence) -> list[str]:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from bestarm.errors import InputError
-from bestarm.evidence.alarms import Check, check
 from bestarm.evidence.any_time import race
 from bestarm.evidence.arrivals import digest_of, queues_of
 from bestarm.evidence.conclude import claims_of, conclude, level_of, look_once, scale_of
@@ -32,6 +31,7 @@ from bestarm.problem.tables.grid import grid_step, too_many
 from bestarm.problem.tables.propose import only_reading, propose
 from bestarm.problem.tables.ratings import ratings_of
 from bestarm.problem.tables.sources import open_table
+from bestarm.stats.alarms import Check, check
 
 
 def evidence(
@@ -241,7 +241,7 @@ class Recorded:
             demand_same_names(first.sites, first.options, counts, path)
             if made[-1].counts == counts:
                 return before  # the same look again
-            demand_look_left(before, path)
+            demand_look_left(before, counts, path)
         made.append(look_once(counts, self.contests, self.settings, watch))
         return self._conclude(made, None, ())
 

@@ -57,17 +57,22 @@ def demand_same_names(sites: list[str], options: list[str], now: Counts, path: P
             )
 
 
-def demand_look_left(before: Evidence, path: Path) -> None:
+def demand_look_left(before: Evidence, now: Counts, path: Path) -> None:
     """InputError if all looks that were declared have been made."""
     made, declared = len(before.looks), before.settings.looks
     if made >= declared:
-        rows = before.looks[-1].counts.total
+        last = before.looks[-1].counts
+        rows = counted(last.total, "row")
+        used = f"{counted(made, 'look')} of {declared} declared made, the last at {rows}"
+        again = now.width != last.width or now.contains(last)
         raise InputError(
-            f"the data contain rows that were already used: {counted(made, 'look')} of {declared} declared "
-            f"made, the last at {counted(rows, 'row')}",
+            f"the data contain rows that were already used: {used}"
+            if again
+            else f"all looks of this record are used up: {used}, not all of which are in these data",
             where=str(path),
             expected="each row to be tested once: a second test of the same rows is a second chance to err",
-            fix="Declare --looks N at the first look, or use --look any-time, which may be repeated",
+            fix="Declare --looks N at the first look, or use --look any-time, which may be repeated"
+            + ("" if again else ". Rows none of which were looked at before need a record of their own"),
         )
 
 

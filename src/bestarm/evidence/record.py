@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from bestarm.errors import InputError
-from bestarm.evidence.alarms import Alarm, Check
 from bestarm.problem.counted import Rows
+from bestarm.stats.alarms import Alarm, Check
 from bestarm.stats.sums import Sums
 from bestarm.util.files import as_json, write
 from bestarm.util.text import counted
@@ -149,6 +149,17 @@ class Counts(msgspec.Struct, frozen=True):
     def total(self) -> int:
         """How many rewards there are."""
         return sum(self.count)
+
+    def contains(self, other: Counts) -> bool:
+        """Whether each reward occurs at least as often as in other counts with the same names.
+
+        >>> few, more = (Counts(["s"], ["a"], [0], [0], [1.0], [n]) for n in (2, 3))
+        >>> more.contains(few), few.contains(more)
+        (True, False)
+        """
+        own = dict(zip(zip(self.site, self.option, self.value, strict=True), self.count, strict=True))
+        cells = zip(other.site, other.option, other.value, strict=True)
+        return all(own.get(cell, 0) >= n for cell, n in zip(cells, other.count, strict=True))
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.errors import InputError
+from bestarm.errors import InputError, RewardError
 from bestarm.problem.counted_recording import CountedRecording
 from bestarm.problem.data import Data
 from bestarm.problem.layout import Group, Layout
@@ -68,27 +68,26 @@ def data_problem(data: Mapping[str, Any], folder: Path, goal: str, counts: Mappi
         raise InputError(what, where="[data]", expected=expected)
     for key in ("group", "arm", "client", *NUMBERS, "ratings"):
         if str(data.get(key, "")).startswith("CHECK"):
-            raise InputError(
-                f"{key} = {shorten(data[key])} is not decided",
-                where="[data]",
-                expected="the name of one column",
-                fix=_readings(data, folder),
-            )
+            what, expected = f"{key} = {shorten(data[key])} is not decided", "the name of one column"
+            raise _with_readings(what, expected, data, folder)
     for key in ("csv" if "csv" in data else "table", "arm"):
         if not isinstance(data.get(key), str):
             what = f'key "{key}" is missing' if key not in data else f"{key} = {shorten(data[key])}"
             expected = "the path of a file" if key in ("csv", "table") else "the name of a column"
-            fix = _readings(data, folder) if what == 'key "arm" is missing' else ""
-            raise InputError(what, where="[data]", expected=expected, fix=fix)
+            if what == 'key "arm" is missing':
+                raise _with_readings(what, expected, data, folder)
+            raise InputError(what, where="[data]", expected=expected)
     if not any(key in data for key in (*NUMBERS, "ratings")):
-        raise InputError(
-            "no key says which columns contain the rewards",
-            where="[data]",
-            expected="reward (with count, if rows are repeated), or successes and trials, or ratings",
-            fix=_readings(data, folder),
-        )
+        expected = "reward (with count, if rows are repeated), or successes and trials, or ratings"
+        raise _with_readings("no key says which columns contain the rewards", expected, data, folder)
     _check_values(data)
     return _Data(data, goal).problem(folder, counts)
+
+
+def _with_readings(what: str, expected: str, data: Mapping[str, Any], folder: Path) -> RewardError:
+    """An error that says how the table can be read, unless rewards are private."""
+    plain = InputError(what, where="[data]", expected=expected)
+    return RewardError(what, where="[data]", expected=expected, fix=_readings(data, folder), plain=plain)
 
 
 def _readings(data: Mapping[str, Any], folder: Path) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from bestarm.errors import InputError
+from bestarm.errors import UNSHOWN, InputError, RewardError
 from bestarm.util.text import nearest
 
 MOST_NAMED = 20  # columns in a message
@@ -61,7 +61,7 @@ class CsvFile:
         if not self.header:
             raise InputError("the file is empty", where=where, expected="a first line with column names")
         if twice := [name for name in self.header if self.header.count(name) > 1]:
-            raise InputError(f'column "{twice[0]}" appears more than once', where=f"{where}, line 1")
+            raise repeated(twice[0], f"{where}, line 1")
 
     def demand(self, *columns: str, fix: str = "") -> None:
         """Raise InputError if one of these columns is missing.
@@ -151,9 +151,19 @@ def demand_columns(header: Sequence[str], columns: Iterable[str], where: str, fi
         if column not in header:
             more = ", …" if len(header) > MOST_NAMED else ""
             listed = f"The columns are: {', '.join(header[:MOST_NAMED])}{more}. {fix}"
-            raise InputError(
-                f'there is no column "{column}"', where=where, fix=listed if fix else nearest(column, header)
+            what = f'there is no column "{column}"'
+            raise RewardError(  # a table without column names has data in its first line
+                what,
+                where=where,
+                fix=listed if fix else nearest(column, header),
+                plain=InputError(f"{what} (the others are {UNSHOWN})", where=where, fix=fix),
             )
+
+
+def repeated(column: str, where: str) -> RewardError:
+    """The error for a column that is named twice."""
+    plain = InputError("a column appears more than once", where=where)
+    return RewardError(f'column "{column}" appears more than once', where=where, plain=plain)
 
 
 def _demand_text(start: bytes, where: str) -> None:
@@ -178,11 +188,12 @@ def _not_utf8(path: Path, where: str) -> InputError:
             if any(byte < 32 and byte != 9 for byte in line):
                 return InputError(f"this is not a text file (line {number})", where=where)
             word = line[max(0, error.start - 10) : error.start + 10].decode("cp1252", "replace").strip()
-            return InputError(
-                f"this is not UTF-8, and looks like Latin-1 or Windows-1252 ({word!r})",
-                where=f"{where}, line {number}",
-                fix=SAVE,
+            what, place = (
+                "this is not UTF-8, and looks like Latin-1 or Windows-1252",
+                f"{where}, line {number}",
             )
+            plain = InputError(what, where=place, fix=SAVE)
+            return RewardError(f"{what} ({word!r})", where=place, fix=SAVE, plain=plain)
     return InputError("this is not a text file", where=where)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import InputError
+from bestarm.problem.scale import UNIT, Scale
 from bestarm.util.text import nearest, shorten
 
 if TYPE_CHECKING:
@@ -269,15 +270,25 @@ def certain_lead(question: Question, faults: int) -> float:
     return heavy / (1.0 - 2.0 * heavy) if heavy < 0.5 else 1.0
 
 
-def lead_said(question: Question, faults: int, width: float = 1.0) -> str:
-    """A sentence on the lead that lying sites make necessary; `width` is the range of the rewards."""
-    lead = certain_lead(question, faults)
+def lead_said(question: Question, faults: int, scale: Scale = UNIT) -> str:
+    """A sentence on the lead that lying sites make necessary, on the user's scale.
+
+    With privacy the lead in the answers is κ times that of the rewards, while a liar may still claim that all
+    answers are 0 or 1: it has to be 1/κ times as large.
+
+    >>> lead_said(Question("overall", (0.2,) * 5), 1, Scale(privacy=2.0)).partition(" is ")[2]
+    'above 0.438, 1/κ times what it is without privacy.'
+    """
+    lead = certain_lead(question, faults) / scale.slope
     liars = "1 site that lies" if faults == 1 else f"{faults} sites that lie"
     if lead > 1.0 - 1e-9:
         return f"{liars} can prevent an answer, however large the lead of the best option is."
+    why = ": below that, nobody could tell the lie from a site that differs"
+    if scale.privacy is not None:
+        why = ", 1/κ times what it is without privacy"
     return (
         f"{liars} can prevent an answer unless the lead of the best option on the honest sites is above "
-        f"{lead * width:.3g}: below that, nobody could tell the lie from a site that differs."
+        f"{lead * (scale.high - scale.low):.3g}{why}."
     )
 
 

@@ -80,9 +80,13 @@ def _table(keys: Mapping[str, Any], bounds: tuple[float, float], scale: Scale) -
 
 def _recording(keys: Mapping[str, Any], bounds: tuple[float, float], scale: Scale) -> RewardModel:
     try:
-        values = [_inside("values", v, bounds, "reward") for v in _numbers("values", keys["values"])]
+        return _recorded(keys, bounds, scale)
     except InputError as error:
         raise RewardError(error.what, where=error.where, expected=error.expected, fix=error.fix) from None
+
+
+def _recorded(keys: Mapping[str, Any], bounds: tuple[float, float], scale: Scale) -> RewardModel:
+    values = [_inside("values", v, bounds, "reward") for v in _numbers("values", keys["values"])]
     played = tuple(scale.inner(v) for v in values)
     if "counts" not in keys:
         if "order" in keys:
@@ -147,7 +151,7 @@ def build(arm: object, bounds: tuple[float, float] = (0.0, 1.0), scale: Scale | 
         return Function(arm, low=scale.ends[0], high=scale.ends[1], within=bounds)
     if not isinstance(arm, Mapping):
         if isinstance(arm, bool) or not isinstance(arm, Real):
-            raise InputError(
+            raise RewardError(
                 f"{shorten(arm)} does not describe an arm",
                 expected='a mean, or a table such as { kind = "beta", … }',
             )

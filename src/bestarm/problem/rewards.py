@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from bestarm.errors import InputError, RewardError
 from bestarm.problem.moments import CHUNK, Floats, of_counts, of_draws, of_ones, of_values
+from bestarm.util.text import shorten
 
 
 class RewardModel(Protocol):
@@ -271,7 +272,10 @@ class Function:
     def draw(self, rng: np.random.Generator, m: int) -> Floats:
         """m single rewards, checked and mapped to [0, 1]."""
         raw = self.f(rng, m) if self.batch else [self.f(rng) for _ in range(m)]
-        drawn = np.asarray(raw, dtype=np.float64)
+        try:
+            drawn = np.asarray(raw, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise RewardError(f"a reward function gave {shorten(raw)}", expected="numbers") from None
         if drawn.shape != (m,):
             raise InputError(
                 f"a reward function returned an array of shape {drawn.shape}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
 from bestarm.errors import InputError
@@ -95,12 +95,19 @@ def make(options: type[T], keys: Mapping[str, Any], where: str = "") -> T:
     values = {}
     for key, value in keys.items():
         if key not in fields:
-            raise InputError(f'key "{key}" is unknown', where=where, fix=nearest(key, fields))
+            raise unknown_key(key, fields, where)
         field = fields[key]
         _check(key, value, field, where)
         # Accept an int where a float is expected, but store a float, so that records are uniform.
         values[key] = float(value) if isinstance(field.default, float) else value
     return options(**values)
+
+
+def unknown_key(key: str, known: Iterable[str], where: str = "") -> InputError:
+    """The error for an option that no method has; privacy is a property of the problem."""
+    private = "Privacy belongs to the problem: problem.private(…), or privacy = … at the top of a scenario"
+    fix = private if key == "privacy" else nearest(key, known)
+    return InputError(f'key "{key}" is unknown', where=where, fix=fix)
 
 
 def accepts(options: type[Common], key: str, value: object) -> bool:

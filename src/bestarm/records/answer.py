@@ -22,6 +22,7 @@ from bestarm.records.questions import headline as answers_in_words
 from bestarm.records.questions import promise as promises_in_words
 from bestarm.records.ranking import Ranking, place_of, simulated
 from bestarm.records.record import Record
+from bestarm.records.recordings import is_withdrawal
 
 MOST_NAMED = 8  # clients in one alarm
 
@@ -246,6 +247,8 @@ class _Reading(Ranking):
                 seen.add(text)
                 yield text
         for warning in record.warnings:
+            if is_withdrawal(warning):
+                continue  # the headline says it
             yield f"Group {warning['group']}, round {warning['round']}: {warning['text']}."
         caught = {fault["client"] for fault in record.proven_faulty}
         for adversary in record.adversaries:

@@ -24,6 +24,7 @@ from bestarm.protocol.registry import Method, method_for
 from bestarm.protocol.summaries import SummaryBook
 from bestarm.protocol.verdict import Answer, Verdict
 from bestarm.records.record import GOING, SCHEMA, Bits, Pulls, Record
+from bestarm.records.recordings import withdrawals
 from bestarm.version import __version__
 
 SHARED = "play the same recording, so each of its rewards counts more than once"  # of clients, in a warning
@@ -231,9 +232,9 @@ def conclude(
     `time` is the clock of the run, if it has time steps. The verdict of a run that has not ended is undecided
     without a reason.
     """
-    local = {client.name: client.local() for client in clients}
+    local, plain = {client.name: client.local() for client in clients}, problem.to_dict()
     return _build(
-        method, options, problem.to_dict(), problem.layout, unit,
+        method, options, plain, problem.layout, unit,
         verdict=on_user_scale(server.verdict or GOING, problem.scale),
         certificate={"server": server.certificate(), "local": local},
         rounds=server.rounds,
@@ -243,7 +244,7 @@ def conclude(
         seed=_shown(seed, problem),
         means=problem.means,
         proven_faulty=server.faulty,
-        warnings=[*server.warnings, *warnings],
+        warnings=[*withdrawals(plain), *server.warnings, *warnings],
         adversaries=adversaries,
         summaries=summaries,
     )  # fmt: skip

@@ -20,6 +20,7 @@ from bestarm.protocol.rounds import DROPPED
 from bestarm.protocol.verdict import REASONS
 from bestarm.records.build import SHARED
 from bestarm.records.record import Record
+from bestarm.records.recordings import withdrawn
 from bestarm.util.text import counted
 
 ENDED_EARLY = ("budget", "rounds", "time", "interrupted")  # reasons that are not errors
@@ -105,20 +106,21 @@ def nothing_promised(record: Record) -> str:
     """Why this run carries no guarantee; empty if it does.
 
     Possible reasons: nothing is proved about the method, there are more liars than the run or its network
-    tolerates, or clients of a group play the same recording.
+    tolerates, clients of a group play the same recording, or recorded rewards are not independent draws.
     """
     if why := METHODS[record.method].unproved:
         return why
     liars = {client: a["attack"] for a in record.adversaries for client in a["clients"]}
     if METHODS[record.method].peers:
         return (record.network or {}).get("broken") or ""
-    return too_many(record.problem, record.options, liars) or shared_recording(record.warnings)
+    return too_many(record.problem, record.options, liars) or broken_by_data(record.warnings)
 
 
-def shared_recording(warnings: Iterable[Mapping[str, Any]]) -> str:
-    """The first clients of a group that play the same recording; empty if there are none."""
+def broken_by_data(warnings: Iterable[Mapping[str, Any]]) -> str:
+    """Clients of a group that play the same recording, or rewards that drift; empty if there are none."""
+    warnings = list(warnings)
     found = (f'group "{w["group"]}": {w["text"]}' for w in warnings if SHARED in w["text"])
-    return next(found, "")
+    return next(found, "") or withdrawn(warnings)
 
 
 def too_many(problem: Mapping[str, Any], options: Mapping[str, Any], liars: Collection[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from bestarm.records.card import AnswerCard, CardCosts, Interval, LeadFacts, OptionFacts, Outlook
+from bestarm.records.recordings import remedy_for
 from bestarm.util.text import counted
 
 DIGITS = 2  # significant digits of an interval's width
@@ -167,7 +168,9 @@ def next_steps(card: AnswerCard, outlook: Outlook | None, helps: str = "") -> li
         What would help an undecided run, in words.
     """
     found: list[str] = []
-    if card.tone == "bad" and card.risk.startswith("Nothing is promised"):
+    if card.tone == "bad" and (remedy := remedy_for(card.risk)):
+        found += ["Do not act on this answer.", remedy]
+    elif card.tone == "bad" and card.risk.startswith("Nothing is promised"):
         found.append("Do not act on this answer: remove the cause above, or raise byzantine, and run again.")
     elif card.tone == "amber":
         found += _undecided(outlook, helps)

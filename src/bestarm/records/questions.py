@@ -14,6 +14,7 @@ import numpy as np
 from bestarm.problem.layout import Group
 from bestarm.problem.problem import Problem
 from bestarm.problem.question import KINDS, Cells, Question, lead_said, shared_options
+from bestarm.problem.scale import Scale
 from bestarm.protocol.rounds import OTHER_SITES
 from bestarm.protocol.verdict import REASONS, Answer, Verdict
 from bestarm.records.describe import are_shares, unit_of
@@ -270,8 +271,7 @@ def _overall_promise(found: Situation, delta: float) -> str:
     text = f"The best option is among those still in, except with probability at most {delta:g}{lies}."
     if not found.liars:
         return text
-    scale = found.problem["scale"]
-    return f"{text} {lead_said(found.question, found.liars, scale['high'] - scale['low'])}"
+    return f"{text} {lead_said(found.question, found.liars, Scale(**found.problem['scale']))}"
 
 
 def _control_promise(found: Situation) -> Iterator[str]:

@@ -35,6 +35,7 @@ from bestarm.records.build import (
     overall,
 )
 from bestarm.records.record import SCHEMA, Bits, Record, digest, plain_json
+from bestarm.records.recordings import withdrawals
 
 EVIDENCE = {"accused", "topic", "sequence", "first", "second"}  # the keys of a piece of evidence
 
@@ -210,7 +211,7 @@ def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
         "bits": Bits(server.bits_up, server.bits_down, record.bits.after),  # see _check_summaries
         "wire_bytes": server.bytes,
         "proven_faulty": server.faulty,
-        "warnings": server.warnings,
+        "warnings": [*withdrawals(record.problem), *server.warnings],
         "interrupted": server.verdict.reason == "interrupted",
         "peers": None,
         "certificate": server.certificate(),

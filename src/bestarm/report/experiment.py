@@ -13,13 +13,13 @@ from typing import Any
 from bestarm.deploy.experiment.alarms import TEXT
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.deploy.experiment.status import SiteStatus, Status
-from bestarm.evidence.alarms import FALSE_ALARMS, Alarm
 from bestarm.records.figures import lead_said, option_said
 from bestarm.records.questions import intent
 from bestarm.report.markup import Html, clean, name, table, tag
 from bestarm.report.page.answer import entry
 from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, filled, style
 from bestarm.report.svg.arrivals import arrivals
+from bestarm.stats.alarms import FALSE_ALARMS, Alarm
 from bestarm.util.text import counted
 
 AGAIN = 5  # seconds until a browser asks for the page again

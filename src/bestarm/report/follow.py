@@ -35,8 +35,8 @@ from bestarm.util.journal import Event, Journal
 if TYPE_CHECKING:
     from bestarm.deploy.experiment.settings import Settings
     from bestarm.deploy.experiment.status import Status
-    from bestarm.evidence.alarms import Alarm
     from bestarm.report.page.parts import Section
+    from bestarm.stats.alarms import Alarm
 
 JOURNAL = "journal.db"
 OURS = ("federation.json", "client.json", "peer.json")  # every folder with a journal has one of them

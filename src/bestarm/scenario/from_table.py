@@ -16,7 +16,7 @@ from bestarm.problem.scale import Scale
 from bestarm.problem.tables.batches import Table
 from bestarm.problem.tables.fold import Fold, Request
 from bestarm.problem.tables.profile import Profile, profiles
-from bestarm.problem.tables.propose import Reading, readings
+from bestarm.problem.tables.propose import Reading, less_is_better, readings
 from bestarm.problem.tables.ratings import ratings_of
 from bestarm.problem.tables.read import read_table
 from bestarm.problem.tables.sources import open_table
@@ -33,7 +33,7 @@ HEAD = """\
 {sample}
 {ways}
 {question}delta = 0.05            # the answer may be wrong with at most this probability
-goal = "{goal}"            # {check}"max": the highest mean is best; "min": the lowest
+goal = {goal}            # {check}"max": the highest mean is best; "min": the lowest
 {unit}            # what rewards are measured in, for reports
 
 [data]
@@ -97,8 +97,8 @@ def as_toml(keys: Keys) -> str:
 def scenario_for(proposal: Proposal, path: Path, target: Path, goal: str = "", unit: str = "") -> str:
     """The text of a scenario for a table, to be written to `target`.
 
-    Where readings differ, a key says ``CHECK`` and lists the columns; such a scenario is refused until the
-    user has chosen.
+    Where readings differ, a key says ``CHECK`` and lists the columns; so does the goal, where a column is
+    named as if less were better. Such a scenario is refused until the user has chosen.
     """
     if goal not in ("", "max", "min"):
         raise InputError(f"goal = {shorten(goal)}", expected="max or min")
@@ -113,7 +113,8 @@ def scenario_for(proposal: Proposal, path: Path, target: Path, goal: str = "", u
         file=visible(path.name), target=visible(str(target)), rows=counted(fold.rows, "row"),
         columns="\n".join(f"#   {visible(p.name)}: {p}" for p in proposal.profiles),
         sample="\n".join(f"#   {line}" for line in sample_lines(proposal)),
-        ways="".join(f"# {line}\n" for line in ways(proposal.readings)), goal=goal or "max",
+        ways="".join(f"# {line}\n" for line in ways(proposal.readings)),
+        goal=_quoted(goal or ("CHECK: max or min" if _less_may_be_better(proposal) else "max")),
         question=QUESTION if len(proposal.readings) == 1 and _share_options(fold) else "",
         check="" if goal else "CHECK: ", key="csv" if path.suffix.lower() == ".csv" else "table",
         path=_quoted(Path(relative).as_posix()), unit=f"unit = {_quoted(unit)}" if unit else '# unit = "ms"',
@@ -137,6 +138,12 @@ def scenario_for(proposal: Proposal, path: Path, target: Path, goal: str = "", u
             "rows only: orders that have a revenue,\n#   say, and not all visitors.\n"
         )
     return text + ROWS
+
+
+def _less_may_be_better(proposal: Proposal) -> bool:
+    """Whether a column of the rewards is named as if less were better."""
+    found = (reading.columns.reward or reading.columns.successes for reading in proposal.readings)
+    return any(less_is_better(name) for name in found if name)
 
 
 def _share_options(fold: Fold) -> bool:

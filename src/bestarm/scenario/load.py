@@ -18,7 +18,7 @@ from bestarm.errors import InputError, RewardError
 from bestarm.graphs.generators import circulant, clique_tree, complete, geometric, preferential
 from bestarm.graphs.graph import Graph
 from bestarm.problem.csv_data import data_problem
-from bestarm.problem.instances import instance
+from bestarm.problem.instances import ANYWHERE, instance
 from bestarm.problem.problem import Problem
 from bestarm.problem.question import KEYS as QUESTION_KEYS
 from bestarm.problem.rewards import Unknown
@@ -111,7 +111,8 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
     for key in keys:
         if key not in known and key not in (*RUN_KEYS, *QUESTION_KEYS, *TABLES):
             hint = nearest(key, [*known, *RUN_KEYS, *QUESTION_KEYS, *TABLES])
-            raise InputError(f'key "{key}" = {shorten(keys[key])} is unknown', fix=hint)
+            shown = "" if "privacy" in keys else f" = {shorten(keys[key])}"  # it may hold rewards
+            raise InputError(f'key "{key}"{shown} is unknown', fix=hint)
     method = keys.get("method")
     if method is not None and (not isinstance(method, str) or method not in METHODS):
         raise InputError(f"method = {shorten(method)} is unknown", fix=nearest(str(method), METHODS))
@@ -134,13 +135,23 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
     if "privacy" in keys:
         problem = problem.private(keys["privacy"])
         made = functools.partial(_hidden, made, keys["privacy"]) if made else None
-    asked = {key: keys[key] for key in QUESTION_KEYS if key in keys}
+    asked = _asked(keys)
     problem = problem.asking(**asked) if asked else problem
     chosen = method or default_method(options, problem.layout, "adversary" in keys)
     make(METHODS[chosen].options, {key: value for key, value in options.items() if key in by_method[chosen]})
     adversaries = tuple(_adversaries(keys.get("adversary", []), problem))
     network = _network(keys["network"], problem, folder) if "network" in keys else None
-    return Scenario(problem, method, seed, options, adversaries, network, made, "question" in keys)
+    said = "question" in keys or "problem" in keys
+    return Scenario(problem, method, seed, options, adversaries, network, made, said)
+
+
+def _asked(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of the question; a named instance has one of its own, which the file can replace."""
+    asked = {key: keys[key] for key in QUESTION_KEYS if key in keys}
+    if "problem" in keys and "question" not in keys:
+        own = instance(keys["problem"]["instance"]).question
+        return asked if own == ANYWHERE else {"question": own, **asked}
+    return asked
 
 
 def _hidden(family: Callable[..., Problem], privacy: float, **parameters: Any) -> Problem:
@@ -233,6 +244,11 @@ def _adversaries(tables: Any, problem: Problem) -> Iterator[Adversary]:
 
 def _problem(keys: Mapping[str, Any], folder: Path) -> Problem:
     unit = keys.get("unit", "")
+    if str(keys.get("goal")).startswith("CHECK"):
+        raise InputError(
+            f"goal = {shorten(keys['goal'])} is not decided",
+            expected='"max": the highest mean is best; or "min": the lowest',
+        )
     Scale(goal=keys.get("goal", "max"), unit=unit)  # raises if one of them is invalid
     found = _described(keys, folder)
     return replace(found, scale=replace(found.scale, unit=unit)) if unit else found
@@ -328,8 +344,12 @@ def _check_group(table: Mapping[str, Any], number: int, seen: set[str]) -> None:
                 fix="Write privacy at the top of the scenario",
             )
         if key not in GROUP_KEYS:
-            raise InputError(
-                f'key "{key}" = {shorten(table[key])} is unknown', where=where, fix=nearest(key, GROUP_KEYS)
+            hint = nearest(key, GROUP_KEYS)
+            raise RewardError(
+                f'key "{key}" = {shorten(table[key])} is unknown',
+                where=where,
+                fix=hint,
+                plain=InputError(f'key "{key}" is unknown', where=where, fix=hint),
             )
     if not isinstance(name, str):
         raise InputError(f"name = {shorten(name)}", where=where, expected="text")

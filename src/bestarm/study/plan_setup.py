@@ -10,11 +10,12 @@ from bestarm.errors import InputError
 from bestarm.problem.counted_recording import CountedRecording
 from bestarm.problem.problem import Problem
 from bestarm.problem.rewards import Recording, RewardModel, tabulate
+from bestarm.protocol.options import unknown_key
 from bestarm.protocol.registry import METHODS, method_named, options_for
 from bestarm.simulate.identify import check_network, default_method, prepare
 from bestarm.simulate.setup import Scenario
 from bestarm.stats.heterogeneity import heterogeneity
-from bestarm.util.text import nearest, shorten
+from bestarm.util.text import shorten
 
 
 def problem_from_gaps(groups: Mapping[str, Sequence[float]], best: float = 0.5) -> Problem:
@@ -134,7 +135,7 @@ def scenario_for(problem: Problem | Scenario, keys: Mapping[str, Any], methods: 
     known = {key for name in methods for key in method_named(name).options.__dataclass_fields__}
     for key in keys:
         if key not in known:
-            raise InputError(f'key "{key}" is unknown', fix=nearest(key, known))
+            raise unknown_key(key, known)
     base = problem if isinstance(problem, Scenario) else Scenario(problem)
     base.problem.demand_rewards()
     if base.problem.hides_rewards:

@@ -10,6 +10,8 @@ import pytest
 
 from bestarm.deploy.federation.wire import Connection, Feed, acknowledge, publish
 
+SECONDS = 30.0  # less than the wait that is switched off in a test
+
 NUMBER = 7  # of its subscription
 
 
@@ -90,14 +92,18 @@ def test_a_feed_returns_what_arrives_and_at_once_after_wake():
     asyncio.run(main())
 
 
-def test_a_feed_waits_a_moment_for_enough_messages_but_not_for_more(monkeypatch):
+@pytest.mark.parametrize(
+    "longer", [{"GATHER_SECONDS": 60.0}, {"EACH_SECONDS": 30.0, "LONGEST_GATHER": 60.0}], ids=["few", "many"]
+)
+def test_a_feed_waits_a_moment_for_enough_messages_but_not_for_more(monkeypatch, longer):
     async def main():
         wire, message = Wire(), SimpleNamespace(headers=None, data=b"1")
         feed = Feed(wire, "next")
         assert await feed.next(0.01, enough=2) == []
         wire.hear(message)
         assert await feed.next(10.0, enough=2) == [message]  # the second one does not come in time
-        monkeypatch.setattr("bestarm.deploy.federation.wire.GATHER_SECONDS", 60.0)
+        for name, seconds in longer.items():
+            monkeypatch.setattr(f"bestarm.deploy.federation.wire.{name}", seconds)
         waiting = asyncio.create_task(feed.next(10.0, enough=2))
         await asyncio.sleep(0)
         for _ in range(2):
@@ -106,6 +112,11 @@ def test_a_feed_waits_a_moment_for_enough_messages_but_not_for_more(monkeypatch)
         assert await waiting == [message, message]
         wire.hear(message)
         assert await feed.next(10.0, enough=0) == [message]
+        feed = Feed(wire, "next", batch=1)
+        assert await feed.next(0.01) == []
+        wire.hear(message)
+        async with asyncio.timeout(SECONDS):
+            assert await feed.next(10.0, enough=2) == [message]  # no second one was asked for
 
     asyncio.run(main())
 

@@ -120,6 +120,20 @@ def test_wrong_answers_are_counted_and_a_method_that_breaks_delta_is_shown_to(wh
     assert score.error[0] <= errors / 60 <= score.error[1]
 
 
+def _nothing(bandit, delta, rng, trials, most):
+    return None
+
+
+def test_a_baseline_that_can_t_be_run_says_what_is_missing():
+    with pytest.raises(ba.InputError, match=r'baseline "g": the kernel returned None.*outcome'):
+        ba.arena([ba.Baseline("g", "G", _nothing)], TINY, trials=3, workers=1)
+    with pytest.raises(ba.InputError, match="can't be called"):
+        ba.Baseline("g", "G", 3)
+    for name in ("", "a,b", "a:b", "a b", None):
+        with pytest.raises(ba.InputError, match="commas and colons"):
+            ba.Baseline(name, "G", _nothing)
+
+
 def test_five_errors_in_sixty_leave_it_open_whether_delta_is_kept():
     def kernel(bandit, delta, rng, trials, most):
         outcome = _always(0, bandit, delta, rng, trials, most)

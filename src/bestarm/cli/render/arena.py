@@ -86,7 +86,7 @@ def show_choices(entrants: Sequence[Entrant], instances: Mapping[str, Instance])
 
 def _whole() -> Console:
     """The terminal; for a pipe, one that is wide enough for whole rows."""
-    return out if out.is_terminal else Console(width=200, highlight=False)
+    return out if out.is_terminal else Console(width=200, highlight=False, emoji=False)
 
 
 def _plus_minus(cost: Mean) -> str:

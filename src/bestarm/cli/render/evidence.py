@@ -10,7 +10,7 @@ from rich.table import Table
 from bestarm.cli.render.card import say_long, show_headline, show_lead, show_next, show_risk
 from bestarm.cli.terminal import out, safe
 from bestarm.evidence.card import evidence_card, lead_cells, steps
-from bestarm.evidence.describe import STATUS, assumptions, method, ranked
+from bestarm.evidence.describe import IF_INDEPENDENT, STATUS, assumptions, method, ranked
 from bestarm.evidence.record import Evidence, Option
 from bestarm.records.card import AnswerCard
 from bestarm.records.figures import said, span
@@ -27,6 +27,8 @@ def show(evidence: Evidence, file: str | Path | None = None) -> None:
     show_risk(card)
     say_long(f"{method(evidence)}", "dim")
     _show_options(evidence, card)
+    if withdrawn:
+        say_long(IF_INDEPENDENT)
     for note in evidence.notes:
         say_long(f"Note: {note}.")
     if not withdrawn:

@@ -1,6 +1,6 @@
 """Alarms of a live experiment: do rewards drift, resemble their neighbours, or stay away from one option?
 
-The tests are those of ``evidence.alarms``. Each cell (an option at a site) is looked at when it has 256
+The tests are those of ``stats.alarms``. Each cell (an option at a site) is looked at when it has 256
 rewards that count, then 512, 1,024 and so on, and each look takes exactly its first rewards: how many a cell
 gets may depend on results, but what is tested at a look may not. The m-th look (m = 0, 1, …) of a test gets
 the share 1/((m + 1)(m + 2)) of its level, and the shares of all looks sum to 1. So the probability of any
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.deploy.experiment.assignments import Assignments, State
-from bestarm.evidence.alarms import FALSE_ALARMS, Alarm, Check, dependence, drift
+from bestarm.stats.alarms import FALSE_ALARMS, Alarm, Check, dependence, drift
 
 FIRST_LOOK = 256  # rewards of a cell
 KINDS = ("drift", "dependence")
@@ -105,12 +105,10 @@ class Watch:
         if len(arms) == 1:
             name, values = f"{group.name}/{group.arms[arms[0]]}", rows[0][0]
             for kind, differences in zip(KINDS, (drift, dependence), strict=True):
-                found = differences(values)
-                yield Check(kind, name, float(found.sum()), float(found @ found))
+                yield Check.of(kind, name, differences(values))
         else:
-            found = rows[0][1] - rows[1][1]
             name = f"{group.name}: {group.arms[arms[0]]}, {group.arms[arms[1]]}"
-            yield Check(MISSING, name, float(found.sum()), float(found @ found))
+            yield Check.of(MISSING, name, rows[0][1] - rows[1][1])
 
     def _rows(self, i: int, arm: int, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The first n rewards of a cell in the order of assignment, in [0, 1], and which are missing."""

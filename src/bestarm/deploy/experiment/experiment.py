@@ -19,10 +19,10 @@ from bestarm.deploy.experiment.engine import Engine
 from bestarm.deploy.experiment.settings import Settings, make_settings
 from bestarm.deploy.experiment.status import Status, status_of
 from bestarm.errors import InputError
-from bestarm.evidence.alarms import Alarm
 from bestarm.protocol.verdict import Verdict
 from bestarm.records.build import on_user_scale
 from bestarm.records.record import Record
+from bestarm.stats.alarms import Alarm
 from bestarm.util.journal import Journal
 
 __all__ = ["Assignment", "Experiment", "ExperimentOver", "Request", "SecondReward"]

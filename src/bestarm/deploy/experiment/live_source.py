@@ -32,11 +32,11 @@ from bestarm.deploy.experiment.web import application
 from bestarm.deploy.experiment.webhooks import Hooks, news
 from bestarm.deploy.sources.base import Source, SourceFailed, Standing
 from bestarm.errors import InputError
-from bestarm.evidence.alarms import Alarm
 from bestarm.problem.layout import Group, Layout
 from bestarm.problem.scale import Scale
 from bestarm.protocol.events import Pull
 from bestarm.protocol.verdict import Verdict
+from bestarm.stats.alarms import Alarm
 from bestarm.util.journal import Journal
 
 FILE = "live.db"

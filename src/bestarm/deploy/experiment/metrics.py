@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bestarm.deploy.experiment.limits import Limits
 from bestarm.deploy.experiment.status import Status
-from bestarm.evidence.alarms import Alarm
+from bestarm.stats.alarms import Alarm
 
 
 def metrics_of(status: Status, alarms: Sequence[Alarm], limits: Limits | None = None) -> str:

@@ -21,7 +21,7 @@ from bestarm.deploy.experiment.queue import Broken, Busy, Queue
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.deploy.experiment.status import Status
 from bestarm.errors import InputError
-from bestarm.evidence.alarms import Alarm
+from bestarm.stats.alarms import Alarm
 
 try:
     from starlette import requests as web

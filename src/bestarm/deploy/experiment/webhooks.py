@@ -24,7 +24,7 @@ import msgspec
 from bestarm.deploy.experiment.alarms import words
 from bestarm.deploy.experiment.status import Status
 from bestarm.errors import InputError
-from bestarm.evidence.alarms import Alarm
+from bestarm.stats.alarms import Alarm
 from bestarm.util.files import as_json, write
 from bestarm.util.text import counted, shorten
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bestarm.deploy.envelope import Envelope, Offer, Slots
-from bestarm.errors import InputError
+from bestarm.deploy.sources.base import SourceFailed
+from bestarm.errors import UNSHOWN, InputError
 from bestarm.protocol.codec import Malformed
 
 if TYPE_CHECKING:
@@ -107,7 +108,15 @@ def tell(folder: Path, error: Exception, *, url: str | None = None) -> bool:
         place = Place.load(folder)
     except (InputError, OSError):
         return False  # without its keys it can tell nobody
-    return asyncio.run(_connect_and_send(place, str(error), url or place.setup.url))
+    return asyncio.run(_connect_and_send(place, words_of(error, place), url or place.setup.url))
+
+
+def words_of(error: Exception, place: Place) -> str:
+    """Why a client ends; with privacy only the kind of an unexpected error, which may quote rewards."""
+    expected = isinstance(error, InputError | SourceFailed | OSError)
+    if not expected and place.setup.scale.privacy is not None:
+        return f"{type(error).__name__} ({UNSHOWN})"
+    return str(error) if expected else repr(error)
 
 
 async def _connect_and_send(place: Place, text: str, url: str) -> bool:

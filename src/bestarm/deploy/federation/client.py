@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bestarm.deploy.envelope import Envelope
-from bestarm.deploy.federation.alarms import ALARM_SECONDS
+from bestarm.deploy.federation.alarms import ALARM_SECONDS, words_of
 from bestarm.deploy.federation.alarms import send as send_alarm
 from bestarm.deploy.federation.broker import Unreachable
 from bestarm.deploy.federation.desk import NOTE_BYTES
@@ -36,7 +36,7 @@ from bestarm.deploy.federation.refusals import REFUSED, advice
 from bestarm.deploy.federation.site import Site
 from bestarm.deploy.process import checkpoint, together
 from bestarm.deploy.pulling import Puller
-from bestarm.deploy.sources import Source, SourceFailed
+from bestarm.deploy.sources import Source
 from bestarm.errors import InputError
 from bestarm.protocol.verdict import Verdict
 
@@ -111,6 +111,7 @@ class Client:
         except BaseException:
             self.site.journal.close()
             raise
+        self.resumed = len(self.site.ups)  # messages of earlier processes: until greeted, it sends no others
         self.url, self.watch = url or self.place.setup.url, watch
         self.outgoing = asyncio.Event()
         self.puller = Puller(
@@ -153,7 +154,7 @@ class Client:
 
     async def _tell(self, error: Exception) -> None:
         """Tell the server's operator why this client ends: now if it can be reached, else at the next run."""
-        text = str(error) if isinstance(error, InputError | SourceFailed) else repr(error)
+        text = words_of(error, self.place)
         with contextlib.suppress(TimeoutError, Unreachable):
             async with asyncio.timeout(ALARM_SECONDS):
                 while self.nc is None or not self.nc.is_connected:
@@ -290,7 +291,7 @@ class Client:
                 log.warning("%s: connected, but the server does not answer; trying again", self.url)
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
-        demand_newest(site, answer)
+        demand_newest(site, answer, None if self.sessions else self.resumed)
         site.resend(answer.due)
         self.told = answer.notes
         if not self.greeted.is_set():

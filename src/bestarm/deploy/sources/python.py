@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bestarm.deploy.sources.base import Exhausted, Source
-from bestarm.errors import InputError
+from bestarm.errors import UNSHOWN, InputError
 from bestarm.util.text import nearest, shorten
 
 
@@ -25,26 +26,46 @@ class FromPython(Source):
     """
 
     def __init__(self, what: str | object, made: Mapping[str, int] | None = None, **options: Any) -> None:
-        super().__init__(what if isinstance(what, str) else getattr(what, "__name__", repr(what)), **options)
-        found = _imported(what) if isinstance(what, str) else what
+        name = what if isinstance(what, str) else getattr(what, "__name__", type(what).__name__)
+        super().__init__(name, **options)
+        found = self._imported(what) if isinstance(what, str) else what
         if isinstance(found, type):
-            try:
+            with self._told("can't be created without arguments"):
                 found = found()
-            except Exception as error:  # whatever the user's class raises
-                raise InputError(
-                    f"can't be created without arguments ({type(error).__name__}: {error})", where=self.name
-                ) from error
         if callable(resume := getattr(found, "resume", None)):
-            resume(dict(made or {}))
+            with self._told("can't resume"):
+                resume(dict(made or {}))
         self._function: Any = getattr(found, "pull", found)
         if not callable(self._function):
-            raise InputError(
-                f"{shorten(found)} can't be called", where=self.name, expected="f(arm) or f(arm, times)"
-            )
+            shown = shorten(found) if self.private is None else "it"
+            raise InputError(f"{shown} can't be called", where=self.name, expected="f(arm) or f(arm, times)")
         self.batch = _takes_times(self._function, self.name)
         self.limited = any(
             inspect.iscoroutinefunction(f) for f in (self._function, type(self._function).__call__)
         )
+
+    @contextlib.contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """Turn whatever the user's code raises into an error, which quotes it unless rewards are private."""
+        try:
+            yield
+        except Exception as error:
+            kind = type(error).__name__
+            if self.private is not None:
+                raise InputError(f"{what} ({kind}; why is {UNSHOWN})", where=self.name) from None
+            raise InputError(f"{what} ({kind}: {error})", where=self.name) from error
+
+    def _imported(self, what: str) -> object:
+        module, colon, path = what.partition(":")
+        if not colon or not module or not path:
+            raise InputError(f'"{what}" does not name an object', expected="package.module:object")
+        with self._told(f'module "{module}" can\'t be imported'):
+            found: object = importlib.import_module(module)
+        for name in path.split("."):
+            if not hasattr(found, name):
+                raise InputError(f'there is no "{name}"', where=what, fix=nearest(name, dir(found)))
+            found = getattr(found, name)
+        return found
 
     async def _fetch(self, arm: str, times: int) -> Sequence[object]:
         arguments = (arm, times) if self.batch else (arm,)
@@ -71,23 +92,6 @@ class FromPython(Source):
             return self._function(*arguments)
         except StopIteration:  # StopIteration can't be raised out of a thread
             raise Exhausted(f"{self._where(arguments[0])}: there are no more rewards") from None
-
-
-def _imported(what: str) -> object:
-    module, colon, path = what.partition(":")
-    if not colon or not module or not path:
-        raise InputError(f'"{what}" does not name an object', expected="package.module:object")
-    try:
-        found: object = importlib.import_module(module)
-    except Exception as error:  # whatever the user's module raises
-        raise InputError(
-            f'module "{module}" can\'t be imported ({type(error).__name__}: {error})', where=what
-        ) from error
-    for name in path.split("."):
-        if not hasattr(found, name):
-            raise InputError(f'there is no "{name}"', where=what, fix=nearest(name, dir(found)))
-        found = getattr(found, name)
-    return found
 
 
 def _takes_times(function: Any, where: str) -> bool:

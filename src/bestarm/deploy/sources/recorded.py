@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.deploy.sources.base import Exhausted, Source, Text
-from bestarm.errors import InputError
+from bestarm.errors import InputError, RewardError
 from bestarm.problem.copies import TELLING_BITS, entropy
 from bestarm.problem.csv_file import open_csv
 from bestarm.util.text import nearest
@@ -45,7 +45,10 @@ class FromCsv(Source):
         self.redraws, self.finite = rows == "resample", rows == "once"
         self.arm_column, self.reward_column = arm_column, reward_column
         self._rows = _Rows(arms)
-        self.rewards = self._read(Path(path))
+        try:
+            self.rewards = self._read(Path(path))
+        except RewardError as error:
+            raise (error if self.private is None else error.unshown()) from None
         if not self.redraws and self.private is None:
             self.marks = self._rows.marks()
         self._played: dict[str, tuple[int, Any]] = {}  # by arm: number of rewards, and their hash

@@ -54,6 +54,11 @@ def refuse(layout: Layout, options: Bet) -> None:
         refuse_question(layout, options)
         return
     if options.open_blocks > 1:
+        if options.byzantine:
+            raise InputError(
+                f"byzantine = {options.byzantine} is not supported with open_blocks = {options.open_blocks}",
+                expected='open_blocks = 1, byzantine = 0, or question = "overall"',
+            )
         refuse_question(layout, options)
         return
     if options.margin or options.allocation != "weights":

@@ -55,8 +55,7 @@ def advice(problem: Problem, options: Bet, now: Averages, measure: Measure) -> I
     """Which lead is needed where sites that differ may lie."""
     question = problem.layout.question
     if question.kind == "overall" and options.byzantine:
-        width = problem.scale.high - problem.scale.low
-        yield lead_said(question, options.byzantine, width)
+        yield lead_said(question, options.byzantine, problem.scale)
 
 
 FACTS = PlanFacts(

@@ -38,7 +38,9 @@ WORDS = {
     "income amount spend gain yield accuracy loss error delay duration click clicked converted success price "
     "cost survived good purchased bought paid",
     "less": "latency rtt ping late lateness delay delayed duration loss error cost wait downtime failure "
-    "failed defect complaint churn bounce mortality died death dead expense refund",
+    "failed defect complaint churn bounce mortality died death dead expense refund fault incident accident "
+    "crash outage breakdown waste cancellation cancelled unsubscribe dropout infection relapse readmission "
+    "complication injury leak emission",
 }  # fmt: skip
 NAMED = {role: frozenset(words.split()) for role, words in WORDS.items()}
 NAMED["dull"] = frozenset(["year", "month", "day", "week", "age", "zip", "code", "id", "lat", "lon"])

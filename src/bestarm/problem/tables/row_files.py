@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from bestarm.errors import InputError
+from bestarm.problem.csv_file import repeated
 from bestarm.problem.tables.batches import Batch, Wanted, coded
 from bestarm.problem.tables.extras import need
 
@@ -68,7 +69,7 @@ class ExcelSheet:
         if not self.header:
             raise InputError("the first sheet is empty", where=name, expected="a first row with column names")
         if twice := [column for column in self.header if self.header.count(column) > 1]:
-            raise InputError(f'column "{twice[0]}" appears more than once', where=f"{name}, row 1")
+            raise repeated(twice[0], f"{name}, row 1")
 
     def batches(self, wanted: Wanted, *, merged: bool) -> Iterator[Batch]:
         rows, width = self._rows(), len(self.header)

@@ -18,10 +18,10 @@ from bestarm.protocol.verdict import Verdict
 from bestarm.records.describe import (
     aim,
     are_shares,
+    broken_by_data,
     coins_said,
     label_of,
     privacy_said,
-    shared_recording,
     too_many,
 )
 from bestarm.records.questions import intent, option_table
@@ -64,7 +64,7 @@ def of_parts(
         broken = (network or {}).get("broken") or ""
     else:
         unproved = method_named(method).unproved
-        broken = unproved or too_many(problem, options, liars) or shared_recording(warnings)
+        broken = unproved or too_many(problem, options, liars) or broken_by_data(warnings)
     if bits is None:
         bits = _bits_up(method, delta, options, problem, certificate)
     return RunFacts(

@@ -109,7 +109,7 @@ def _overview(found: Arena) -> Html:
             tag("h3", "Not quite as in their papers"),
             tag(
                 "p",
-                "A formula of these is from memory, or they are variants of ours: they are not in the table.",
+                "These are variants of ours, or a formula is from memory, so they are not in the table.",
                 class_="note",
             ),
             table(head, shown, numbers=numbers, caption="Methods that are not quite as in their papers"),

@@ -6,7 +6,7 @@ import shlex
 from functools import partial
 
 from bestarm.evidence.card import evidence_card, is_percent, lead_cells, steps
-from bestarm.evidence.describe import STATUS, mean_name, method, ranked, reason, remedies
+from bestarm.evidence.describe import IF_INDEPENDENT, STATUS, mean_name, method, ranked, remedies
 from bestarm.evidence.record import Evidence, Option
 from bestarm.records.figures import said, span
 from bestarm.report.colours import colour
@@ -135,10 +135,9 @@ def _forest(evidence: Evidence, width: int) -> Html | None:
 def _alarms(evidence: Evidence) -> Html | None:
     if not evidence.alarms:
         return None
-    listed = [tag("li", clean(f"{reason(alarm)}.", 600)) for alarm in evidence.alarms[:MOST_ROWS]]
-    told = "Statuses, e-values and intervals on this page would hold for independent rows. These are not."
+    listed = [tag("li", clean(f"{alarm.reason}.", 600)) for alarm in evidence.alarms[:MOST_ROWS]]
     return join(
-        tag("p", told, class_="bad"),
+        tag("p", IF_INDEPENDENT, class_="bad"),
         tag("ul", *listed),
         *[tag("p", prose(text)) for text in remedies(evidence)],
     )

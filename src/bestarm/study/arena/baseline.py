@@ -3,13 +3,16 @@ are."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from bestarm.errors import InputError
 from bestarm.problem.instances import ANYWHERE, OVERALL
 from bestarm.study.arena.bandit import Bandit, Outcome
+from bestarm.util.text import shorten
 
 BaselineKernel = Callable[[Bandit, float, np.random.Generator, int, int], Outcome]
 ANY_LAYOUT = ""
@@ -54,3 +57,15 @@ class Baseline:
     questions: tuple[str, ...] = (ANYWHERE, OVERALL)
     refuse: Callable[[Bandit], str] = field(default=_everything)
     headline: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch(r"[^\s,:]+", self.name):
+            raise InputError(
+                f"name = {shorten(self.name)} can't be used",
+                where="Baseline",
+                expected="a word without commas and colons, which separate names on the command line",
+            )
+        if not callable(self.kernel):
+            raise InputError(
+                f"kernel = {shorten(self.kernel)} can't be called", where=f'baseline "{self.name}"'
+            )

@@ -20,7 +20,7 @@ from bestarm.protocol.kernel import Columns
 from bestarm.protocol.options import make
 from bestarm.protocol.registry import METHODS, Method
 from bestarm.simulate.identify import prepare
-from bestarm.study.arena.bandit import Bandit
+from bestarm.study.arena.bandit import Bandit, Outcome
 from bestarm.study.arena.baseline import Baseline
 from bestarm.study.arena.baselines import known
 from bestarm.study.cells import COLUMNS, Cell, Runnable, blocks_of, stream_of
@@ -50,7 +50,14 @@ class BaselineCell:
         """The columns of one block of trials. A pure function of its arguments."""
         rng = stream(seed, stream_of(self.keys), block)
         bandit = Bandit(self.problem, self.question)
-        columns = self.baseline.kernel(bandit, self.delta, rng, size, self.most).columns()
+        outcome = self.baseline.kernel(bandit, self.delta, rng, size, self.most)
+        if not isinstance(outcome, Outcome):
+            raise InputError(
+                f"the kernel returned {shorten(outcome)}",
+                where=f'baseline "{self.baseline.name}"',
+                expected="an Outcome, such as pulls.outcome",
+            )
+        columns = outcome.columns()
         columns["correct"] = np.array([arm in self.right for arm in columns["arm"]], dtype=object)
         return {name: columns[name] for name in COLUMNS}
 

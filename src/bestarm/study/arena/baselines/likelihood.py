@@ -1,7 +1,8 @@
 """The stopping rule of Track-and-Stop for 0/1 rewards, and its thresholds.
 
-Z_{b,a} = n_b·kl(p_b, m) + n_a·kl(p_a, m), with m the mean of all pulls of both, is the generalized likelihood
-ratio of "b is better than a". A method stops at pull t when min_a Z_{b,a} > β(t, δ) for its leader b.
+Z_{b,a} = n_b·kl(p_b, m) + n_a·kl(p_a, m), with m the mean of all pulls of both, is the logarithm of the
+generalized likelihood ratio of "b is better than a". A method stops at pull t when min_a Z_{b,a} > β(t, δ)
+for its leader b.
 
 *proved*: β(t, δ) = ln(2t(K−1)/δ), valid for every way to choose the pulls (Garivier and Kaufmann 2016,
 Theorem 10). *practice*: β(t, δ) = ln((1 + ln t)/δ), which most papers use in their experiments; nothing is

@@ -8,11 +8,13 @@ bound, or another arm's mean below its lower bound: one side per arm. By Hoeffdi
 over arms, rounds and counts that has probability at most Σ_t t·K·4δ/(5Kt⁴) = 0.8·ζ(3)·δ < δ. ∎
 
 *KL-LUCB* (Kaufmann and Kalyanakrishnan 2013) has as upper bound the largest q with n·kl(mean, q) ≤ β, and as
-lower bound the smallest one. The paper itself could not be read. In public code after it (marcotcr/anchor)
-β = r + ln r in round t, r = ln(405.5·K·t^1.1/δ). The rate here is smaller, in the method's favour, and
-depends on the arm's own pulls: β(n) = ln(11·K·n^1.1/δ). *Proof.* By Chernoff's inequality, n·kl(mean, μ) >
-β(n) with the mean on a given side of μ has probability at most exp(−β(n)) for rewards in [0, 1]. One side per
-arm is enough, as above, and Σ_n δ/(11·K·n^1.1) = ζ(1.1)/11·δ/K < δ/K. ∎
+lower bound the smallest one. The paper itself could not be read; the first author's later code
+(EmilieKaufmann/BAI_epsBAI_code) pulls and stops in the same way, with a β of the caller's choice. In public
+code after the paper (marcotcr/anchor) β = r + ln r in round t, r = ln(405.5·K·t^1.1/δ). The rate here is
+smaller, in the method's favour, and depends on the arm's own pulls: β(n) = ln(11·K·n^1.1/δ). *Proof.* By
+Chernoff's inequality, n·kl(mean, μ) > β(n) with the mean on a given side of μ has probability at most
+exp(−β(n)) for rewards in [0, 1]. One side per arm is enough, as above, and
+Σ_n δ/(11·K·n^1.1) = ζ(1.1)/11·δ/K < δ/K. ∎
 """
 
 from __future__ import annotations
