@@ -26,11 +26,20 @@ def _name(parameter: Any) -> str:
     return ", ".join(f"`{name}{' ' + parameter.metavar if parameter.metavar else ''}`" for name in plain)
 
 
+def _default(parameter: Any) -> str:
+    """The default, unless the help states it or it says nothing."""
+    value = parameter.default
+    if callable(value) or value in (None, False, True, "", ()) or value == []:
+        return ""
+    return f" [default: {f'{value:,}' if isinstance(value, int) and value >= 10_000 else value}]"
+
+
 def _table(parameters: list[Any]) -> Iterator[str]:
     yield "| | |\n|---|---|"
     for parameter in parameters:
         needed = " (required)" if parameter.required and parameter.param_type_name == "option" else ""
-        yield f"| {_name(parameter)} | {_text(parameter.help)}{needed} |"
+        default = "" if "[default" in (parameter.help or "") else _default(parameter)
+        yield f"| {_name(parameter)} | {_text(parameter.help)}{needed}{_text(default)} |"
 
 
 def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
@@ -50,8 +59,12 @@ def reference() -> str:
         own = [p for p in command.params if p.name not in shared and p.name != "help"]
         both = {p.name: p for p in command.params if p.name in shared}
         takes_all = set(both) == shared
-        arguments = " ".join(p.metavar or p.name.upper() for p in own if p.param_type_name == "argument")
-        lines += [f"## bestarm {name}", f"```text\nbestarm {name} {arguments} …\n```", command.help or ""]
+        arguments = [p.metavar or p.name.upper() for p in own if p.param_type_name == "argument"]
+        lines += [
+            f"## bestarm {name}",
+            f"```text\n{' '.join(('bestarm', name, *arguments, '…'))}\n```",
+            command.help or "",
+        ]
         listed = own if takes_all else [*own, *both.values()]
         lines.append("\n".join(_table(listed)) if listed else "It has no options.")
         if takes_all:

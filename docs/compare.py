@@ -144,7 +144,7 @@ def lying_sites() -> str:
     attacks = [row for row in rows if "attack" in row]
     run = [row for row in attacks if row["trials"] and row["attack"] != "nobody lies"]
     faults = (1, 2, 3)
-    lines = []
+    alike: dict[str, list[str]] = {}
     for row in (row for row in attacks if row["trials"]):
         cells = [
             (row[f"wrong, f = {f}"], row[f"undecided, f = {f}"], row[f"pulls of a site, f = {f}"])
@@ -154,7 +154,8 @@ def lying_sites() -> str:
             f"{pulls:,.0f}" + (f" ({wrong} wrong, {undecided} undecided)" if wrong or undecided else "")
             for wrong, undecided, pulls in cells
         ]
-        lines.append(f"| {row['attack']} | {' | '.join(shown)} |")
+        alike.setdefault(" | ".join(shown), []).append(row["attack"])
+    lines = [f"| {', '.join(names)} | {cells} |" for cells, names in alike.items()]
     wrong = sum(row[f"wrong, f = {f}"] for row in run for f in faults)
     undecided = sum(row[f"undecided, f = {f}"] for row in run for f in faults)
     trials = sum(len(faults) * row["trials"] for row in run)

@@ -18,6 +18,7 @@ from docs.output_fields import OUTPUT_FIELDS
 
 import bestarm as ba
 from bestarm.cli.json_output import OUTPUTS, output_schema
+from bestarm.cli.json_results import SAME
 from bestarm.evidence.card import Words
 from bestarm.protocol.registry import METHODS
 from bestarm.protocol.verdict import REASONS
@@ -234,7 +235,9 @@ def output_fields() -> str:
     seen: set[str] = set()
     tables = []
     for command, kind in OUTPUTS.items():
-        tables.append(f"## `bestarm {command} --json`")
+        others = [other for other, same in SAME.items() if same == command]
+        titles = [f"`bestarm {name} --json`" for name in (command, *others)]
+        tables.append(f"## {', '.join(titles)}")
         parts = output_schema(command)["$defs"]
         for name in [kind.__name__, *(part for part in parts if part != kind.__name__)]:
             if name not in seen:
@@ -246,7 +249,8 @@ def output_fields() -> str:
 def _table(name: str, spec: dict[str, Any]) -> Iterator[str]:
     yield f"### {name}\n\n| field | type | default | meaning |\n|---|---|---|---|"
     for field, shape in spec["properties"].items():
-        given = "" if field in spec.get("required", ()) else f"`{json.dumps(shape.get('default'))}`"
+        default = f"`{json.dumps(shape['default'])}`" if "default" in shape else "absent"
+        given = "" if field in spec.get("required", ()) else default
         said = meaning(name, field, spec.get("description", ""))
         yield f"| `{field}` | {type_of(shape)} | {given} | {said} |"
 

@@ -67,5 +67,3 @@ def test_the_rooms_of_the_page_are_those_of_the_source(root, architecture):
     shown = [row[0].strip("`/") for row in table(architecture, "The rooms")]
     folders = [room for room in ROOMS if (root / "src/bestarm" / room).is_dir()]
     assert shown == folders
-    contributing = (root / "CONTRIBUTING.md").read_text("utf-8")
-    assert re.findall(r"^  (\w+)/ ", contributing, re.MULTILINE) == folders

@@ -1,7 +1,7 @@
 """The JSON schemas of what commands print with --json, apart from records and evidence.
 
-Each class is the shape of one object; ``output_schema`` makes a schema from it. Records have
-``bestarm.record_schema``. docs/json.md lists every field, and a test validates real output.
+Each class, here or in ``json_results.py``, is the shape of one object; ``output_schema`` makes a schema from
+it. Records have ``bestarm.record_schema``. docs/json.md lists every field, and a test validates real output.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from bestarm.cli.json_results import RESULTS, SAME
 from bestarm.deploy.experiment.status import Status
 from bestarm.errors import InputError
 from bestarm.problem.data import Data
@@ -158,6 +159,7 @@ OUTPUTS: dict[str, type] = {
     "network": NetworkCheck,
     "check": ScenarioCheck,
     "experiment status": ExperimentStatus,
+    **RESULTS,
 }
 
 
@@ -184,6 +186,7 @@ def output_schema(command: str) -> dict[str, Any]:
     >>> sorted(output_schema("arena")["$defs"])
     ['Arena', 'Entry', 'Ground', 'LeftOut', 'Mean', 'Score']
     """
+    command = SAME.get(command, command)
     if command not in OUTPUTS:
         raise InputError(f'there is no schema for "{command}"', fix=nearest(command, list(OUTPUTS)))
     made = json.loads(msgspec.json.encode(msgspec.json.schema(OUTPUTS[command])))

@@ -131,7 +131,7 @@ class Common:
     Parameters
     ----------
     delta : float
-        The failure probability.
+        The largest probability of a wrong answer.
     epsilon : float
         How far the answer may be from the best arm, in units of the rewards.
     byzantine : int
@@ -150,7 +150,10 @@ class Common:
     """
 
     delta: float = option(
-        0.05, "failure probability", number(1e-100, below=1.0), "a number in (0, 1), ends excluded"
+        0.05,
+        "largest probability of a wrong answer",
+        number(1e-100, below=1.0),
+        "a number in (0, 1), ends excluded",
     )
     epsilon: float = option(
         0.0,

@@ -29,6 +29,18 @@ def test_clicks_and_impressions_are_counts(tmp_path):
     assert found == ['site = "region", option = "variant", successes = "clicks", trials = "impressions"']
 
 
+def test_patients_who_were_healed_of_those_who_were_treated_are_counts(tmp_path):
+    rows = ["Bonn,alpha,41,60", "Bonn,beta,33,58", "Trier,alpha,22,40", "Trier,beta,25,44"]
+    found = proposed(tmp_path, "Clinic,Drug,Healed,Treated", *rows)
+    assert found == ['site = "Clinic", option = "Drug", successes = "Healed", trials = "Treated"']
+
+
+def test_an_error_about_the_reward_names_counts_as_well(tmp_path):
+    proposed(tmp_path, "city,offer,x,y", "p,a,3,9", "p,b,4,8", "q,a,5,7", "q,b,2,6")
+    with pytest.raises(InputError, match="--reward x, or give --successes and --trials if columns count"):
+        only_reading(propose(tmp_path / "t.csv"), "t.csv")
+
+
 def test_a_count_goes_with_a_reward(tmp_path):
     rows = ["n1,a,3,10", "n1,b,4,7", "n2,a,5,1", "n2,b,1,2"]
     assert proposed(tmp_path, "hospital,drug,score,count", *rows) == [

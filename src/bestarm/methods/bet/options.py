@@ -62,13 +62,13 @@ class Bet(Common):
     )
     prefer: str = option(
         "balanced",
-        "what to save, if n1 and q are not given",
+        "what to save: balanced, pulls, rounds or bits",
         choice(*PREFERENCES),
         " or ".join(f'"{p}"' for p in PREFERENCES),
     )
     silence: str = option(
         "wait",
-        "what to do about missing rewards when patience is over",
+        "what to do about missing rewards when patience is over: wait or fill",
         choice("wait", "fill"),
         '"wait" or "fill"',
     )
@@ -80,7 +80,7 @@ class Bet(Common):
     )
     allocation: str = option(
         "weights",
-        "how a block's pulls are shared among sites, if the question is about all of them",
+        "how sites share a block's pulls: weights, equal, neyman or pace",
         choice("weights", "equal", "neyman", "pace"),
         '"weights", "equal", "neyman" or "pace"',
     )

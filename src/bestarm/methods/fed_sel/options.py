@@ -50,7 +50,9 @@ class FedSel(Common):
         1.0, "factor by which H grows each round", number(1.0, below=1e6), "at least 1, below a million"
     )
     quantiser: bool = option(True, "send bins instead of exact means", switch, "true or false")
-    radius: str = option("paper", "confidence radius", choice(*RADII), " or ".join(f'"{r}"' for r in RADII))
+    radius: str = option(
+        "paper", "confidence radius: paper or sharp", choice(*RADII), " or ".join(f'"{r}"' for r in RADII)
+    )
     intersect: bool = option(False, "keep the running intersection of intervals", switch, "true or false")
     early_stop: bool = option(False, "tell clients in Phase I when they are beaten", switch, "true or false")
 

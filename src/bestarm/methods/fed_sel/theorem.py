@@ -142,7 +142,7 @@ def bounds(
     problem : Problem
         A problem with known means and one client per group.
     delta : float
-        The failure probability.
+        The largest probability of a wrong answer.
     c : float
         The factor in β = cα, greater than 2.
     period : int

@@ -54,7 +54,7 @@ class Fisher(Common):
     )
     prefer: str = option(
         "pulls",
-        "what to save, if n0, q and quiet are not given",
+        "what to save: pulls, rounds or bits",
         choice(*PREFERENCES),
         " or ".join(f'"{p}"' for p in PREFERENCES),
     )

@@ -30,9 +30,9 @@ WORDS = {
     "airport story plant branch state platform warehouse town village district county zone continent field "
     "lab office",
     "successes": "click clicked success conversion converted purchase win won good recovered cured event "
-    "response hit sold bought accepted ontime opened passed",
+    "response hit sold bought accepted ontime opened passed healed solved",
     "trials": "impression shown view trial visit visitor flight patient total attempt sent exposure session "
-    "user all tested tries try delivered offered",
+    "user all tested tries try delivered offered treated asked",
     "count": "count n hour frequency freq weight times number quantity occurrence",
     "reward": "reward revenue rating score value sale outcome result correct latency rtt minute late profit "
     "income amount spend gain yield accuracy loss error delay duration click clicked converted success price "
@@ -159,7 +159,8 @@ def _in_doubt(found: Sequence[Reading]) -> str:
         names = list(dict.fromkeys(columns.get(role) for columns in given))
         if len(names) > 1:
             name = next(name for name in names if name is not None)
-            return f"{role}, such as --{role} {shlex.quote(name)}" if role != "ratings" else "ratings"
+            counts = ", or give --successes and --trials if columns count results" if role == "reward" else ""
+            return f"{role}, such as --{role} {shlex.quote(name)}{counts}" if role != "ratings" else "ratings"
     return "rewards"
 
 
