@@ -10,6 +10,8 @@ import pytest
 
 from bestarm.deploy.federation.wire import Connection, Feed, acknowledge, publish
 
+SECONDS = 30.0  # less than the wait that is switched off in a test
+
 NUMBER = 7  # of its subscription
 
 
@@ -106,6 +108,11 @@ def test_a_feed_waits_a_moment_for_enough_messages_but_not_for_more(monkeypatch)
         assert await waiting == [message, message]
         wire.hear(message)
         assert await feed.next(10.0, enough=0) == [message]
+        feed = Feed(wire, "next", batch=1)
+        assert await feed.next(0.01) == []
+        wire.hear(message)
+        async with asyncio.timeout(SECONDS):
+            assert await feed.next(10.0, enough=2) == [message]  # no second one was asked for
 
     asyncio.run(main())
 

@@ -385,6 +385,7 @@ class Feed:
             await asyncio.sleep(0.1)
         if not self.found and not self.woken:
             await self._wait(timeout)
+        enough = min(enough, self.left)  # no more come before another request
         if 0 < len(self.found) < enough:
             self.enough = enough
             try:
