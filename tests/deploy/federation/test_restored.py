@@ -25,7 +25,7 @@ from bestarm.deploy.federation.verification import verify
 from bestarm.deploy.identity import Key
 from bestarm.errors import InputError
 from bestarm.util.journal import Journal
-from federations import CASES, SERVER, Coins, Folds
+from federations import CASES, SERVER, Coins, Folds, scenario
 from helpers import CLI, SECONDS, client, serving, shown, until
 
 CASE = CASES["fed-sel"]
@@ -240,6 +240,37 @@ def test_a_client_restored_from_a_backup_ends_before_it_sends_anything(run, tmp_
     with caplog.at_level("WARNING"):
         assert asyncio.run(main()).verdict.arm == "west/a"
     assert verify(run).ok
+
+
+def test_a_restored_client_ends_although_what_it_lacks_follows_from_broadcasts(tmp_path):
+    """In some rounds of Fed-Fisher a message needs no new pull, so the server's answer brings it back."""
+    means = {"west": {"a": 0.6, "b": 0.3}, "east": {"c": 0.4, "d": 0.2}}
+    folder, case, name = tmp_path / "f", scenario("fisher", means, n0=8, q=1.05), "west-1"
+    files.init(case, folder, port=0)
+    folds = Folds(folder, Coins(case.problem))
+    site, made = folds.sites[name], []
+    while DOWN not in made or "up" not in made or "rewards" in made:
+        folds.step(SERVER)
+        for other in case.problem.layout.clients:
+            if other != name:
+                folds.step(other)
+        backup(folder, tmp_path / "old")
+        before = len(site.journal)
+        folds.step(name)
+        made = [event.kind for event in site.journal.events(before)]
+        assert folds.desk.machine.state != "done"
+    while folds.desk.next[name] < len(site.ups):
+        folds.step(SERVER)
+    folds.close()
+    restore(folder, tmp_path / "old", part(name))
+
+    async def main():
+        async with serving(folder, case, []) as (server, _):
+            server.reception.awaited.clear()  # answers have the missing broadcasts from the start
+            with pytest.raises(OlderJournal, match=r"the server has \d+ messages? of this client, but its"):
+                await asyncio.wait_for(client(folder, case, name).run(), SECONDS)
+
+    asyncio.run(main())
 
 
 def test_the_server_learns_who_has_the_verdict_although_a_killed_process_acknowledged_nothing(

@@ -111,6 +111,7 @@ class Client:
         except BaseException:
             self.site.journal.close()
             raise
+        self.resumed = len(self.site.ups)  # messages of earlier processes: until greeted, it sends no others
         self.url, self.watch = url or self.place.setup.url, watch
         self.outgoing = asyncio.Event()
         self.puller = Puller(
@@ -290,7 +291,7 @@ class Client:
                 log.warning("%s: connected, but the server does not answer; trying again", self.url)
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
-        demand_newest(site, answer)
+        demand_newest(site, answer, None if self.sessions else self.resumed)
         site.resend(answer.due)
         self.told = answer.notes
         if not self.greeted.is_set():

@@ -169,7 +169,7 @@ def read_answer(site: Site, hello: bytes, data: bytes, server: bytes | None = No
     return Answer(envelope.sequence, notes, broadcasts, last)
 
 
-def demand_newest(site: Site, answer: Answer) -> None:
+def demand_newest(site: Site, answer: Answer, own: int | None = None) -> None:
     """Raise ``OlderJournal`` if the client has signed messages that are not in its journal.
 
     Parameters
@@ -178,13 +178,16 @@ def demand_newest(site: Site, answer: Answer) -> None:
         The client.
     answer : Answer
         What the server has of it.
+    own : int, optional
+        How many messages the client had when it could have sent one for the last time, if not all of them:
+        an older journal may have grown since, because some messages follow from broadcasts without a pull.
 
     Raises
     ------
     OlderJournal
         If the server has more messages than the client, or another last message.
     """
-    own, due = len(site.ups), answer.due
+    own, due = len(site.ups) if own is None else own, answer.due
     found = [("message", due, own), ("note", answer.notes, len(site.notes))]
     if lacks := [each for each in found if each[1] > each[2]]:
         there = " and ".join(counted(theirs, noun) for noun, theirs, _ in lacks)
