@@ -36,8 +36,7 @@ CONNECT_SECONDS = 6.0
 PULL_SECONDS = 15.0  # how long a consumer's request stays open
 EXPIRED = "408"  # the status of a request that was open for so long
 STATUS_LINE = b"NATS/1.0 "  # begins the headers of a message about a request; others have no status
-# The wait for messages that share a write with the first one: for each missing one, at least and at most.
-EACH_SECONDS, GATHER_SECONDS, LONGEST_GATHER = 0.0001, 0.005, 0.02
+GATHER_SECONDS = 0.005  # the longest wait for messages that share a write with the first one
 REFUSED_SECONDS = 0.2  # before another request, if the broker refuses one
 SLOW_SYNC = 0.005  # seconds
 LATE_SECONDS = 5.0  # wait for the stream before a warning, doubled each time
@@ -370,8 +369,7 @@ class Feed:
     async def next(self, timeout: float | None, enough: int = 1) -> list[Any]:
         """Return the messages that are there or arrive; none after `timeout` seconds, or after ``wake``.
 
-        If there are some, but fewer than `enough`, it waits a moment for more: the more are missing, the more
-        can share a write, and the longer the round takes anyway.
+        If there are some, but fewer than `enough`, more of them may arrive within GATHER_SECONDS.
         """
         try:
             if not self.open:
@@ -391,7 +389,7 @@ class Feed:
         if 0 < len(self.found) < enough:
             self.enough = enough
             try:
-                await self._wait(max(GATHER_SECONDS, min(LONGEST_GATHER, enough * EACH_SECONDS)))
+                await self._wait(GATHER_SECONDS)
             finally:
                 self.enough = 1
         self.woken = False
