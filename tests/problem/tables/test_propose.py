@@ -145,3 +145,33 @@ def test_a_column_that_is_mostly_empty_is_not_preferred_to_a_complete_one(tmp_pa
     assert {text.rpartition("reward = ")[2] for text in found} == {'"purchased?"', '"revenue"'}
     with pytest.raises(InputError, match=r"Name the column of the reward, such as --reward "):
         only_reading(propose(tmp_path / "t.csv"), "t.csv")
+
+
+def test_zeros_and_ones_are_results_and_not_successes_of_a_time_or_a_day(tmp_path):
+    for other in ("timestamp", "day", "customer age", "basket"):
+        rows = [f"{1700 + 37 * k % 300},{'ab'[k % 2]},{k // 2 % 2}" for k in range(80)]
+        for reading in proposed(tmp_path, f"{other},arm,purchase", *rows):
+            assert "trials" not in reading
+    rows = [f"{9 + k},{'ab'[k % 2]},{k % 2}" for k in range(0, 40, 3)]  # a few visitors per row
+    assert proposed(tmp_path, "visitors,arm,purchase", *rows) == [
+        'option = "arm", successes = "purchase", trials = "visitors"'
+    ]
+
+
+def test_a_few_bad_cells_do_not_make_a_column_of_numbers_text(tmp_path):
+    for good, bad in (("{}", "absent"), ("{}%", "0.5")):
+        rows = [
+            f"{'ns'[k % 2]},{'ab'[k // 2 % 2]},{2020 + k % 3},{good.format(k * 7 % 90)}" for k in range(200)
+        ]
+        rows[150] = rows[150].rpartition(",")[0] + f",{bad}"
+        assert proposed(tmp_path, "school,teacher,year,score", *rows) == [
+            'site = "school", option = "teacher", reward = "score"'
+        ]
+
+
+def test_ratings_with_a_total_are_among_the_readings(tmp_path):
+    rows = ["A,5,10,30,60,40,145", "B,2,8,25,70,60,165", "C,30,30,20,10,5,95"]
+    first, *rest = proposed(tmp_path, "movie,1,2,3,4,5,total", *rows)
+    assert first == 'option = "movie", ratings = ["1", "2", "3", "4", "5"]'
+    assert rest
+    assert not any("trials" in reading for reading in rest)

@@ -17,6 +17,7 @@ from bestarm.problem.tables.kinds import DATE, ZONED_DATE, Times
 from bestarm.util.text import visible
 
 MOST_ROWS = 100_000  # that are looked at
+MOST_ODD = 0.02  # cells that are no numbers, or of another kind, per number; reading the column complains
 OTHER_DATES = re.compile(r"\d{1,4}[/.]\d{1,2}[/.]\d{1,4}( .*)?|\d{1,2}:\d{2}(:\d{2})?")
 NUMBER, DATES, TEXT, EMPTY = "numbers", "dates", "text", "nothing"
 ROW_NUMBERS = frozenset({"", "id", "index", "row", "nr", "no", "unnamed", "key", "uuid", "guid"})
@@ -107,13 +108,14 @@ def _profile(name: str, cells: Sequence[object]) -> Profile:
     left = [text for text in texts if text.lower() not in MISSING]
     examples = tuple(visible(text[:30]) for text in left[:4])
     found = {cell: number(cell) for cell in dict.fromkeys(cells)}
-    kinds = {one[0] for one in found.values() if one is not None} - {LACKING}
+    kinds = Counter(None if (one := found[cell]) is None else one[0] for cell in cells)
+    del kinds[LACKING]
     none = np.full(len(cells), math.nan)
     if not left:
         return Profile(name, EMPTY, len(cells), 0, missing, examples, none)
-    if all(one is not None for one in found.values()) and len(kinds) == 1:
-        (kind,) = kinds
-        values = np.array([_value(found[cell]) for cell in cells])
+    (kind, most), *_ = kinds.most_common()
+    if kind is not None and kinds.total() - most <= MOST_ODD * most:
+        values = np.array([_value(found[cell], kind) for cell in cells])
         holds, unit = (BOOLEAN, "") if kind == BOOLEAN else (NUMBER, "" if kind == PLAIN else kind)
         return Profile(name, _NAMES.get(holds, holds), len(cells), len(left), missing, examples, values, unit)
     dates = sum(_is_date(cell) for cell in found)
@@ -124,8 +126,8 @@ def _profile(name: str, cells: Sequence[object]) -> Profile:
 _NAMES = {BOOLEAN: "yes and no", PERCENT: NUMBER}
 
 
-def _value(found: tuple[str, float] | None) -> float:
-    return math.nan if found is None else found[1]
+def _value(found: tuple[str, float] | None, kind: str) -> float:
+    return math.nan if found is None or found[0] != kind else found[1]
 
 
 def _is_date(cell: object) -> bool:

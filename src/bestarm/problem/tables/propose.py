@@ -44,6 +44,7 @@ WORDS = {
 }  # fmt: skip
 NAMED = {role: frozenset(words.split()) for role, words in WORDS.items()}
 NAMED["dull"] = frozenset(["year", "month", "day", "week", "age", "zip", "code", "id", "lat", "lon"])
+NAMED["dull"] |= {"timestamp", "date", "epoch"}
 COUNTS = frozenset(["count", "n", "freq", "frequency"])  # that can't be much else
 CLOSE = 2  # readings whose scores differ by no more than this are about as plausible
 MOST_SHOWN = 6  # readings in an error
@@ -211,18 +212,19 @@ def _rewards(found: Sequence[Profile], given: Mapping[str, str]) -> Iterator[_Re
         if all(any(c.isalpha() or c in "★☆⭐" for c in name) for name in wide):
             able = [p for p in able if p.name not in wide]  # nothing else has such names
     if not {"reward", "count"} & said.keys():
-        goods = [by_name[said["successes"]]] if "successes" in said else [p for p in able if p.whole]
-        alls = [by_name[said["trials"]]] if "trials" in said else [p for p in able if p.whole]
+        counts = [p for p in able if p.whole and p.name not in wide]
+        goods = [by_name[said["successes"]]] if "successes" in said else counts
+        alls = [by_name[said["trials"]]] if "trials" in said else counts
         for good, trials in itertools.product(goods, alls):
             if good is not trials and (len(said) == 2 or _add_up(good, trials)):
                 yield {"successes": good.name, "trials": trials.name}
     if not {"successes", "trials"} & said.keys():
         rewards = [said["reward"]] if "reward" in said else [p.name for p in able]
-        counts = [p.name for p in able if p.whole and p.words & NAMED["count"]]
+        times = [p.name for p in able if p.whole and p.words & NAMED["count"]]
         for reward in rewards:
             if "count" not in said:
                 yield {"reward": reward}
-            for count in [said["count"]] if "count" in said else counts:
+            for count in [said["count"]] if "count" in said else times:
                 if count != reward:
                     yield {"reward": reward, "count": count}
 
@@ -232,10 +234,13 @@ def _may_count(profile: Profile) -> bool:
 
 
 def _add_up(good: Profile, trials: Profile) -> bool:
-    """Whether two columns may be successes of trials."""
+    """Whether two columns may be successes of trials: zeros and ones are single results."""
     both = ~np.isnan(good.values) & ~np.isnan(trials.values)
     fits = bool((good.values[both] <= trials.values[both]).all()) and float(np.nanmax(trials.values)) > 1
-    return fits and bool((good.words & NAMED["successes"]) | (trials.words & NAMED["trials"]))
+    if not fits or trials.words & NAMED["trials"]:
+        return fits
+    several = bool(good.words & NAMED["successes"]) and float(np.nanmax(good.values)) > 1
+    return several and not trials.words & (NAMED["dull"] | {"time"})
 
 
 def _reading(
