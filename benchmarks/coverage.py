@@ -176,12 +176,15 @@ def measure(many: int = MANY, few: int = FEW, least: int = LEAST) -> list[Row]:
     rows.append(by_machines("single sites", ba.Problem.bernoulli(easy), few, method="fed-sel"))
     rows += [_asked(questions.by_kernel(name, many, SEED, DELTA, ALPHA)) for name in questions.CASES]
     rows += [_asked(questions.by_machines(name, few, SEED, DELTA, ALPHA)) for name in questions.MACHINES]
-    return rows + measure_others(few, least)
+    return rows + measure_others(many, few, least)
 
 
-def measure_others(few: int = FEW, least: int = LEAST) -> list[Row]:
+def measure_others(many: int = MANY, few: int = FEW, least: int = LEAST) -> list[Row]:
     """The cases of the other methods, and of recorded data."""
-    found = [winners_curse.sharing(name, few, SEED, DELTA) for name in winners_curse.SHARING]
+    found = []
+    for name in winners_curse.SHARING:
+        runs = few if name in winners_curse.ROUNDED else many  # those take long, and are about the curse
+        found.append(winners_curse.sharing(name, runs, SEED, DELTA))
     for name, (_, _, keys) in winners_curse.RECORDED.items():
         found.append(winners_curse.recorded(name, few // 4 if keys else few, SEED, DELTA, ALPHA))
     machines = winners_curse.MACHINES.items()

@@ -40,11 +40,12 @@ def close(mean: float, clients: int = 1) -> ba.Problem:
     return ba.Problem.bernoulli([[mean, mean - 0.25], [mean - 0.06, mean - 0.3]], clients=clients)
 
 
+ROUNDED = {f"rounded, best {mean:.4f}": close(mean) for mean in SHIFTED}
 SHARING: dict[str, ba.Problem] = {
     "paper, σ = 3": ba.Problem.paper_instance(3),
     "single sites": ba.Problem.bernoulli(EASY),
     "three close arms": ba.Problem.bernoulli([[0.6, 0.5], [0.5]]),
-    **{f"rounded, best {mean:.4f}": close(mean) for mean in SHIFTED},
+    **ROUNDED,
 }
 MACHINES: dict[str, tuple[ba.Problem, Row]] = {
     "groups of three": (GROUPS, {"method": "robust-fed-sel", "byzantine": 1}),

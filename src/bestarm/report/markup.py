@@ -75,6 +75,16 @@ def tag(element: str, /, *children: Any, **attributes: Any) -> Html:
     return Html(opened if element in VOID else f"{opened}{join(*children)}</{element}>")
 
 
+def unbroken(value: str) -> Html:
+    """Text whose numbers stay on one line with their per cent sign, or with what is added or taken away.
+
+    >>> unbroken("5 % < 9 ± 1")
+    '5&nbsp;% &lt; 9&nbsp;±&nbsp;1'
+    """
+    shown = html.escape(clean(value, 100_000))
+    return Html(shown.replace(" %", "&nbsp;%").replace(" ± ", "&nbsp;±&nbsp;"))
+
+
 def name(value: object, most: int = LONGEST) -> Html:
     """A name, isolated so that its text direction can't affect the text around it."""
     return tag("bdi", text(value, most), title=clean(value) if len(str(value)) > most else None)

@@ -20,7 +20,7 @@ from bestarm.records.figures import (
     said,
 )
 from bestarm.report.facts import RunFacts
-from bestarm.report.markup import Html, clean, join, name, tag
+from bestarm.report.markup import Html, clean, join, name, tag, unbroken
 from bestarm.report.page.parts import figure, fold, names, prose
 from bestarm.report.svg.trims import trims
 
@@ -72,16 +72,12 @@ def _truth(card: AnswerCard) -> Html | None:
 
 
 def entry(title: str, main: object, *more: object) -> Html:
-    notes = [tag("p", _together(one), class_="note") for one in more if one]
+    notes = [tag("p", _unbroken(one), class_="note") for one in more if one]
     return tag("div", tag("dt", title), tag("dd", tag("p", main, class_="main"), *notes))
 
 
-def _together(text: object) -> object:
-    """A text whose numbers stay on one line with their unit."""
-    if isinstance(text, Html) or not isinstance(text, str):
-        return text
-    first, *rest = text.split(" %")
-    return join(first, *[[Html("&nbsp;%"), part] for part in rest])
+def _unbroken(text: object) -> object:
+    return unbroken(text) if isinstance(text, str) and not isinstance(text, Html) else text
 
 
 def _best(card: AnswerCard) -> list[Html]:

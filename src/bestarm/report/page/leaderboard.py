@@ -8,7 +8,7 @@ from typing import Any
 from bestarm.records.figures import lead_said, rough, said, span
 from bestarm.report.colours import colour
 from bestarm.report.facts import RunFacts
-from bestarm.report.markup import Html, clean, join, name, table, tag
+from bestarm.report.markup import Html, clean, join, name, table, tag, unbroken
 from bestarm.report.numbers import number, short
 from bestarm.report.page.parts import MOST_ROWS, fold
 from bestarm.report.standings import Standing, site_standings, standings
@@ -20,6 +20,8 @@ from bestarm.report.words import interval_note
 ALL, FIRST = 30, 20  # up to ALL options are shown at once; of more, the FIRST ones, and a fold with the rest
 
 SHORT = 24  # characters; a longer name may be broken
+
+APART = 44  # pixels between the numbers of the axis
 
 WIDTH = 150  # of the picture in a row
 
@@ -50,7 +52,7 @@ def _leaderboard(facts: RunFacts, ranked: Sequence[Standing], ranks: Sequence[in
     x = _axis(facts, ranked)
     first = ranked if len(ranked) <= ALL else ranked[:FIRST]
     rest = ranked[len(first) : MOST_ROWS]
-    parts: list[Any] = [tag("p", _said(facts, ranked, text), class_="note")]
+    parts: list[Any] = [tag("p", unbroken(_said(facts, ranked, text)), class_="note")]
     parts.append(_table(facts, first, ranks, x, _caption(facts, ranked, len(first))))
     if rest:
         named = f"The other {len(ranked) - len(first):,} options"
@@ -71,10 +73,7 @@ def _what_intervals_promise(facts: RunFacts) -> str:
     """What the intervals of the table promise, in a sentence."""
     if facts.card is not None and facts.card.alpha is not None:
         return "The intervals are those of the answer above, which says how probable it is that all hold."
-    return (
-        interval_note(facts.method).replace(" %", "\u00a0%")
-        or "The interval is the one that the method claims."
-    )
+    return interval_note(facts.method) or "The interval is the one that the method claims."
 
 
 def _said(facts: RunFacts, ranked: Sequence[Standing], text: str) -> str:
@@ -193,7 +192,7 @@ def _scale(x: Axis | None, percent: bool) -> Html | None:
     if x is None:
         return None
     ticks = [value for value in x.ticks(4) if 14 <= x(value) <= WIDTH - 14]
-    if len(ticks) > 3:
+    while len(ticks) > 1 and x(ticks[1]) - x(ticks[0]) < APART:
         ticks = ticks[::2]
 
     def told(value: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from bestarm.report import svg
 from bestarm.report.facts import CellFacts, StudyFacts
 from bestarm.report.facts.structs import MeanFacts
-from bestarm.report.markup import Html, clean, join, name, table, tag
+from bestarm.report.markup import Html, clean, join, name, table, tag, unbroken
 from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, made_by
 from bestarm.report.svg import cell_name, number
 from bestarm.util.text import counted
@@ -83,7 +83,7 @@ def _table(facts: StudyFacts) -> Html:
         row: list[Any] = [name(value, 60) for value in cell.keys.values()] + [number(cell.trials)]
         for key in kinds:
             cost = cell.costs[key]
-            row.append(_mean(cost))
+            row.append(unbroken(_mean(cost)))
         span = cell.error_interval
         row += [number(cell.errors), "–" if span is None else f"{span[0]:.2g} to {span[1]:.2g}"]
         rows.append([*row, number(cell.undecided)])
@@ -103,7 +103,7 @@ def _mean(cost: MeanFacts) -> str:
     half = (cost.interval[1] - cost.interval[0]) / 2
     places = 0 if half <= 0 else 1 - math.floor(math.log10(half))
     shown = (round(value, places) for value in (cost.mean, half))
-    return "\u00a0±\u00a0".join(f"{value:,.{max(places, 0)}f}" for value in shown)
+    return " ± ".join(f"{value:,.{max(places, 0)}f}" for value in shown)
 
 
 def _figures(facts: StudyFacts) -> Html:
