@@ -18,13 +18,11 @@ from typing import Any
 import numpy as np
 
 from bestarm.stats.intervals import binomial_interval
-from bestarm.study.arena.result import Arena, Entry, Score
+from bestarm.study.arena.result import Arena, Entry
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "docs" / "data"
 PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("compare", "privacy", "questions", "rivals"))
-SHOWN = "paper-5"  # the instance that libraries are compared on, too
-AVERAGED = "site-effects-20"  # an instance for the question about averages over sites
 
 
 def _round(x: float | None) -> str:
@@ -42,13 +40,13 @@ def _proof(entry: Entry) -> str:
     return "proved" if entry.proof else "heuristic"
 
 
-def overview(found: Arena, headline: bool) -> str:
+def overview(found: Arena) -> str:
     """One row per entrant: geometric means over the instances that it solved."""
     rows = []
     for entry in found.entries:
         scores = [score for score in found.scores if score.method == entry.label]
         solved = [score for score in scores if score.solved]
-        if entry.headline != headline or not scores:
+        if not entry.headline or not scores:
             continue
         over = _geometric([score.over_limit for score in solved if score.over_limit])
         errors, runs = sum(score.errors for score in scores), sum(score.trials for score in scores)
@@ -68,45 +66,32 @@ def overview(found: Arena, headline: bool) -> str:
     return "\n".join([head, "|---|---|---|---|---|---|---|---|", *(row for _, _, row in sorted(rows))])
 
 
-def instance(found: Arena, name: str) -> str:
-    """One row per entrant on one instance."""
-    entries = {entry.label: entry for entry in found.entries}
-    rows = [_line(score, entries[score.method]) for score in found.on(name) if entries[score.method].headline]
-    head = "| method | δ is kept | pulls | × limit | rounds | bits up | wrong of " + f"{found.trials:,} |"
-    return "\n".join([head, "|---|---|---|---|---|---|---|", *rows])
+OURS = {  # the arena's name for the same rule
+    'best-arm, Track-and-Stop, threshold "practice"': "track-and-stop-practice",
+    "best-arm, Track-and-Stop, threshold ln(2t(K−1)/δ)": "track-and-stop",
+    "best-arm, LUCB1, ε = 0": "lucb",
+    "banditpylib, lil'UCB heuristic": "lil-ucb-heuristic",
+}
 
 
-def _line(score: Score, entry: Entry) -> str:
-    half = f"{float(f'{score.pulls.half:.2g}'):,.0f}"
-    return (
-        f"| {entry.title} | {_proof(entry)} | {_round(score.pulls.mean)} ± {half} "
-        f"| {_round(score.over_limit)} | {_round(score.rounds.mean)} | {_round(score.bits_up.mean)} "
-        f"| {score.errors} |"
-    )
-
-
-def libraries() -> str:
-    """The rows of other libraries."""
+def libraries(found: Arena) -> str:
+    """One row per rule of another library, beside the pulls of our baseline."""
     rows = json.loads((DATA / "libraries.json").read_text("utf-8"))["rows"]
+    ours = {way: _round(found.score(label, "paper-5").pulls.mean) for way, label in OURS.items()}
     lines = [
-        f"| {row['way']} | {row['promise']} | {row['trials']:,} | {row['pulls']:,.0f} ± {row['±']:,.0f} "
-        f"| {_round(row['× limit']) if row['promise'] == 'proved' else '–'} | {row['wrong']} |"
-        for row in rows
+        f"| {row['way']} | {row['pulls']:,.0f} ± {row['±']:,.0f} | {ours.get(row['way'], '–')} |" for row in rows
     ]
-    return "\n".join(
-        ["| rule | δ is kept | trials | pulls | × limit | wrong |", "|---|---|---|---|---|---|", *lines]
-    )
+    return "\n".join(["| rule | pulls | ours |", "|---|---|---|", *lines])
 
 
 def facts(found: Arena) -> str:
     """The sentences with numbers, and the command."""
     runs = sum(score.trials for score in found.scores)
-    limit = next(ground.limit for ground in found.grounds if ground.name == SHOWN)
     names = ",".join(entry.label for entry in found.entries)
     return (
         f"{len(found.entries)} methods on {len(found.grounds)} instances, δ = {found.delta:g}, "
         f"{found.trials:,} runs of each pair that a method can run, {runs:,} in all. "
-        f"On `{SHOWN}` the limit is {limit:,.0f} pulls. {_time()}\n\n"
+        f"{_time()}\n\n"
         "This command makes these data again, number for number:\n\n"
         "<!-- not run: takes minutes -->\n\n"
         f"```sh\nbestarm arena --delta {found.delta:g} --trials {found.trials} --seed {found.seed} "
@@ -117,7 +102,7 @@ def facts(found: Arena) -> str:
 def _time() -> str:
     """How long the table takes, as measured."""
     row = next(row for row in kept("baselines") if "table" in row)
-    return f"They take {row['cpu minutes']:.0f} minutes of processor time."
+    return f"The runs take {row['cpu minutes']:.0f} minutes of processor time."
 
 
 def kept(name: str) -> list[dict[str, Any]]:
@@ -144,18 +129,12 @@ def lying_sites() -> str:
     attacks = [row for row in rows if "attack" in row]
     run = [row for row in attacks if row["trials"] and row["attack"] != "nobody lies"]
     faults = (1, 2, 3)
-    alike: dict[str, list[str]] = {}
-    for row in (row for row in attacks if row["trials"]):
-        cells = [
-            (row[f"wrong, f = {f}"], row[f"undecided, f = {f}"], row[f"pulls of a site, f = {f}"])
-            for f in faults
-        ]
-        shown = [
-            f"{pulls:,.0f}" + (f" ({wrong} wrong, {undecided} undecided)" if wrong or undecided else "")
-            for wrong, undecided, pulls in cells
-        ]
-        alike.setdefault(" | ".join(shown), []).append(row["attack"])
-    lines = [f"| {', '.join(names)} | {cells} |" for cells, names in alike.items()]
+    costliest = max(run, key=lambda row: sum(row[f"pulls of a site, f = {f}"] for f in faults))
+    calm = next(row for row in attacks if row["attack"] == "nobody lies")
+    lines = [
+        f"| {name} | " + " | ".join(f"{row[f'pulls of a site, f = {f}']:,.0f}" for f in faults) + " |"
+        for name, row in (("nobody lies", calm), (f"the costliest attack, `{costliest['attack']}`", costliest))
+    ]
     wrong = sum(row[f"wrong, f = {f}"] for row in run for f in faults)
     undecided = sum(row[f"undecided, f = {f}"] for row in run for f in faults)
     trials = sum(len(faults) * row["trials"] for row in run)
@@ -165,7 +144,7 @@ def lying_sites() -> str:
     most = max(row["at most"] for row in tied)
     head = "| attack | " + " | ".join(f"pulls, f = {f}" for f in faults) + " |"
     return (
-        f"Of {trials:,} attacked runs {wrong} were wrong and {undecided} undecided.\n"
+        f"{_counted(wrong, undecided, trials, 'attacked runs')}\n"
         f"The messages cannot express {', '.join(left_out)}.\n"
         "With the honest sites exactly tied on average and f = 1, 2, 3 extreme liars, the option that\n"
         f"they bury was ruled out in {shares} of {tied[0]['trials']:,} runs each; exact bounds on these\n"
@@ -174,18 +153,23 @@ def lying_sites() -> str:
     )
 
 
+def _counted(wrong: int, undecided: int, trials: int, runs: str) -> str:
+    if wrong or undecided:
+        return f"Of {trials:,} {runs} {wrong} were wrong and {undecided} undecided."
+    return f"None of {trials:,} {runs} was wrong or undecided."
+
+
 def baselines() -> str:
-    """Whether each baseline with a proof keeps δ on an instance of its own."""
+    """Whether each baseline with a proof keeps δ on an instance of its own, in a sentence."""
     rows = [row for row in kept("baselines") if "baseline" in row]
-    head = "| baseline (instance) | wrong | undecided | error rate at most | keeps δ = 0.1 |"
-    alike: dict[str, list[str]] = {}
-    for row in rows:
-        cells = f"{row['wrong']} | {row['undecided']} | {row['most']:.2g} | {row['keeps δ']}"
-        alike.setdefault(cells, []).append(f"{row['baseline']} ({row['instance']})")
-    lines = [f"| {', '.join(names)} | {cells} |" for cells, names in alike.items()]
-    trials = sorted({row["trials"] for row in rows})
-    said = " or ".join(f"{number:,}" for number in trials)
-    return f"Each with {said} trials:\n\n" + "\n".join([head, "|---|---|---|---|---|", *lines])
+    names = ", ".join(f"{row['baseline']} ({row['instance']})" for row in rows)
+    trials = " or ".join(f"{number:,}" for number in sorted({row["trials"] for row in rows}))
+    wrong, undecided = (sum(row[key] for row in rows) for key in ("wrong", "undecided"))
+    most = max(row["most"] for row in rows)
+    return (
+        f"{names}: {trials} trials each. {_counted(wrong, undecided, sum(row['trials'] for row in rows), 'runs')} "
+        f"The exact 95 % interval of each error rate ends at {most:.2g} or below."
+    )
 
 
 def uplinks() -> str:
@@ -204,17 +188,8 @@ def uplinks() -> str:
 
 def speed() -> str:
     """Pulls that are simulated in a second, by ``benchmarks/skip_ahead.py``."""
-    names = {
-        "study": "a study of Fed-SEL",
-        "compiled loop (Numba)": "the same pull by pull, compiled with Numba",
-        "best-arm LUCB1": "best-arm's LUCB1, which makes its own choice of arms",
-    }
-    lines = [
-        f"| {names[row['way']]} | {_round(row['pulls/s'])} | {_round(row['study is × as fast'])} |"
-        for row in kept("skip_ahead")
-    ]
-    head = ["| way | pulls a second | a study is … times as fast |", "|---|---|---|"]
-    return "\n".join([*head, *lines])
+    study, loop = (_round(row["pulls/s"]) for row in kept("skip_ahead")[:2])
+    return f"A study of Fed-SEL simulates {study} pulls per second on one core; a loop compiled with Numba, {loop}."
 
 
 def page(text: str) -> str:
@@ -222,11 +197,8 @@ def page(text: str) -> str:
     found = Arena.load(DATA)
     tables = {
         "facts": lambda: facts(found),
-        "overview": lambda: overview(found, headline=True),
-        "variants": lambda: overview(found, headline=False),
-        SHOWN: lambda: instance(found, SHOWN),
-        AVERAGED: lambda: instance(found, AVERAGED),
-        "libraries": libraries,
+        "overview": lambda: overview(found),
+        "libraries": lambda: libraries(found),
         "privacy": privacy,
         "lying-sites": lying_sites,
         "speed": speed,
