@@ -79,7 +79,8 @@ def libraries(found: Arena) -> str:
     rows = json.loads((DATA / "libraries.json").read_text("utf-8"))["rows"]
     ours = {way: _round(found.score(label, "paper-5").pulls.mean) for way, label in OURS.items()}
     lines = [
-        f"| {row['way']} | {row['pulls']:,.0f} ± {row['±']:,.0f} | {ours.get(row['way'], '–')} |" for row in rows
+        f"| {row['way']} | {row['pulls']:,.0f} ± {row['±']:,.0f} | {ours.get(row['way'], '–')} |"
+        for row in rows
     ]
     return "\n".join(["| rule | pulls | ours |", "|---|---|---|", *lines])
 
@@ -113,7 +114,7 @@ def kept(name: str) -> list[dict[str, Any]]:
 
 def privacy() -> str:
     """What privacy costs: one row per problem."""
-    rows = kept("privacy")
+    rows = [row for row in kept("privacy") if "adjusted" not in row["case"]]
     epsilons = sorted({row["ε"] for row in rows})
     lines = [f"| ε | {' | '.join(f'{e:g}' for e in epsilons)} |", "|---" * (1 + len(epsilons)) + "|"]
     for case in dict.fromkeys(row["case"] for row in rows):
@@ -129,11 +130,14 @@ def lying_sites() -> str:
     attacks = [row for row in rows if "attack" in row]
     run = [row for row in attacks if row["trials"] and row["attack"] != "nobody lies"]
     faults = (1, 2, 3)
-    costliest = max(run, key=lambda row: sum(row[f"pulls of a site, f = {f}"] for f in faults))
-    calm = next(row for row in attacks if row["attack"] == "nobody lies")
+    pulls = {
+        row["attack"]: [row[f"pulls of a site, f = {f}"] for f in faults] for row in attacks if row["trials"]
+    }
+    costliest = max((row["attack"] for row in run), key=lambda attack: sum(pulls[attack]))
+    shown = {"nobody lies": "nobody lies", costliest: f"the costliest attack, `{costliest}`"}
     lines = [
-        f"| {name} | " + " | ".join(f"{row[f'pulls of a site, f = {f}']:,.0f}" for f in faults) + " |"
-        for name, row in (("nobody lies", calm), (f"the costliest attack, `{costliest['attack']}`", costliest))
+        f"| {title} | " + " | ".join(f"{mean:,.0f}" for mean in pulls[attack]) + " |"
+        for attack, title in shown.items()
     ]
     wrong = sum(row[f"wrong, f = {f}"] for row in run for f in faults)
     undecided = sum(row[f"undecided, f = {f}"] for row in run for f in faults)
@@ -165,9 +169,9 @@ def baselines() -> str:
     names = ", ".join(f"{row['baseline']} ({row['instance']})" for row in rows)
     trials = " or ".join(f"{number:,}" for number in sorted({row["trials"] for row in rows}))
     wrong, undecided = (sum(row[key] for row in rows) for key in ("wrong", "undecided"))
-    most = max(row["most"] for row in rows)
+    runs, most = sum(row["trials"] for row in rows), max(row["most"] for row in rows)
     return (
-        f"{names}: {trials} trials each. {_counted(wrong, undecided, sum(row['trials'] for row in rows), 'runs')} "
+        f"{names}: {trials} trials each. {_counted(wrong, undecided, runs, 'runs')} "
         f"The exact 95 % interval of each error rate ends at {most:.2g} or below."
     )
 
@@ -189,7 +193,10 @@ def uplinks() -> str:
 def speed() -> str:
     """Pulls that are simulated in a second, by ``benchmarks/skip_ahead.py``."""
     study, loop = (_round(row["pulls/s"]) for row in kept("skip_ahead")[:2])
-    return f"A study of Fed-SEL simulates {study} pulls per second on one core; a loop compiled with Numba, {loop}."
+    return (
+        f"On one core a study of Fed-SEL simulates {study} pulls per second; the same pull by pull, compiled "
+        f"with Numba, {loop}."
+    )
 
 
 def page(text: str) -> str:
