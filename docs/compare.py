@@ -125,7 +125,7 @@ def privacy() -> str:
 
 
 def lying_sites() -> str:
-    """One row per attack of lying sites, and what came of an exact tie."""
+    """What lying sites cost at most, and what came of an exact tie."""
     rows = kept("lying_sites")
     attacks = [row for row in rows if "attack" in row]
     run = [row for row in attacks if row["trials"] and row["attack"] != "nobody lies"]
