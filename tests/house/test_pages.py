@@ -6,6 +6,7 @@ import re
 
 import pytest
 from docs import check_html, commands, gallery, pictures, showcase
+from test_docs import blocks
 
 import bestarm as ba
 
@@ -68,6 +69,17 @@ def test_a_tutorial_says_first_what_the_reader_will_have_and_shows_a_picture_tha
     text = (root / f"docs/{page}.md").read_text("utf-8")
     assert "minutes you will" in text.split("\n\n")[1]
     assert "images/made/" in text
+
+
+def test_the_files_of_the_federation_pages_are_those_that_the_tutorial_writes(root):
+    written = {
+        block.file: block.text
+        for block in blocks((root / "docs/federation.md").read_text("utf-8"))
+        if block.file
+    }
+    assert written == {
+        path.name: path.read_text("utf-8") for path in (root / "examples/federation").iterdir()
+    }
 
 
 def test_the_home_page_has_its_gallery_with_a_light_and_a_dark_picture_of_each_page(root):

@@ -1,4 +1,7 @@
-"""The recipes of docs/real-data.md, end to end: run, verified, reported, and checked against the page."""
+"""The recipes of docs/real-data.md, end to end: run, verified, reported, and checked against the page.
+
+The page shows three of the recipes; the others are files in examples/real-data.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from bestarm.scenario.load import scenario_from_dict
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "real-data.md").read_text("utf-8")
 RECIPES = dict(re.findall(r"```toml\n# (\w+)\.toml\n(.*?)```", PAGE, re.DOTALL))
+RECIPES |= {path.stem: path.read_text("utf-8") for path in (ROOT / "examples/real-data").glob("*.toml")}
 FLIGHTS = "flights_nyc.csv"
 
 
@@ -42,8 +46,9 @@ def whole(record, tmp_path):
     return record
 
 
-def test_there_are_six_recipes():
+def test_there_are_six_recipes_and_the_page_names_each():
     assert set(RECIPES) == {"flights", "restaurants", "methane", "headlines", "heart", "relays"}
+    assert [name for name in RECIPES if f"{name}.toml" not in PAGE] == []
 
 
 def test_the_table_has_the_right_sizes_and_gaps(data):
