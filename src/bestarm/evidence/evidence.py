@@ -201,10 +201,11 @@ def evidence(
     rows = replace(rows, notes=(*guessed, *rows.notes), sites=rows.sites if columns.site else ("",))
     path = None if record is None else Path(record)
     before = previous(path)
-    settings = settings_of(rows, before.settings if before else None, given)
+    name = table_name(source, sql)
+    settings = settings_of(name, rows, before.settings if before else None, given)
     if before is not None and path is not None:
         demand_same(before, settings, path)
-    table = Recorded(table_name(source, sql), rows, _on_grid(rows.counted(), settings), settings)
+    table = Recorded(name, rows, _on_grid(rows.counted(), settings), settings)
     return table.at_any_time(before, path) if look == "any-time" else table.once(before, path, watch)
 
 

@@ -59,7 +59,7 @@ def check_given(given: Mapping[str, Any]) -> None:
     check_seed(given["seed"])
 
 
-def settings_of(rows: Rows, before: Settings | None, given: Mapping[str, Any]) -> Settings:
+def settings_of(table: str, rows: Rows, before: Settings | None, given: Mapping[str, Any]) -> Settings:
     """The settings that a user gave, with what follows from the names in the table.
 
     Weights by rows are those of `before`, the settings of the first look, if there are any.
@@ -68,7 +68,7 @@ def settings_of(rows: Rows, before: Settings | None, given: Mapping[str, Any]) -
     if given["simultaneous"] and question != "each":
         raise InputError("simultaneous is about the question each", fix="Leave it out")
     weights = _weights(rows, given["weights"], question, before)
-    _check_rewards(rows, given["bounds"], given["columns"])
+    _check_rewards(table, rows, given["bounds"], given["columns"])
     _check_control(rows, question, given["control"], given["margin"])
     return Settings(
         question=question,
@@ -112,7 +112,9 @@ def _weights(
     return weights_of(rows, weights)
 
 
-def _check_rewards(rows: Rows, bounds: tuple[float, float] | None, columns: Mapping[str, str]) -> None:
+def _check_rewards(
+    table: str, rows: Rows, bounds: tuple[float, float] | None, columns: Mapping[str, str]
+) -> None:
     """InputError if there are no bounds, and a reward is not 0 or 1."""
     if bounds is None:
         other = rows.value[(rows.value != 0.0) & (rows.value != 1.0)]
@@ -122,6 +124,7 @@ def _check_rewards(rows: Rows, bounds: tuple[float, float] | None, columns: Mapp
             raise InputError(
                 f'column "{columns["reward"]}" holds {_written(float(other[0]), rows)}, not 0 or 1, and no '
                 "bounds are given",
+                where=table,
                 fix=f"Give bounds = (low, high) (--bounds LOW HIGH){shares}. "
                 f"Here rewards range from {low} to {high}. {WHY_BOUNDS}",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pandas
 import pytest
 
 from bestarm.errors import InputError
@@ -234,6 +235,19 @@ def test_what_is_no_table_is_refused(tmp_path):
         read_rows("x.csv", COLUMNS, sql="select 1", database="sqlite://")
     with pytest.raises(InputError, match="this is not the address of a database"):
         read_rows(None, COLUMNS, sql="select 1", database="nonsense")
+
+
+def test_a_database_file_that_does_not_exist_is_refused_and_not_made(tmp_path):
+    with pytest.raises(InputError, match="there is no such database file"):
+        read_rows(None, COLUMNS, sql="select * from t", database=f"sqlite:///{tmp_path}/typo.db")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_frame_needs_different_texts_as_column_names():
+    rows = [["s", "a", 1], ["s", "b", 0]]
+    for names, said in [([0, 1, 2], "a column called 0"), (["x", "x", "reward"], "same name")]:
+        with pytest.raises(InputError, match=said):
+            read_rows(pandas.DataFrame(rows, columns=names), COLUMNS)
 
 
 def test_bounds_in_per_cent_are_refused_for_a_column_whose_percentages_are_read_as_shares(tmp_path):

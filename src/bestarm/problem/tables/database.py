@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +39,7 @@ class Query:
             if url.drivername in ("postgresql", "postgres"):  # the driver that the extra installs
                 url = url.set(drivername="postgresql+psycopg")
             self.name = f"the query of {url.set(query={}).render_as_string()}"  # without the password
+            _demand_file(url)
             self.engine: sa.Engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
         except (sqlalchemy.exc.ArgumentError, sqlalchemy.exc.NoSuchModuleError) as error:
             raise InputError(
@@ -83,3 +85,11 @@ class Query:
         except sa.exc.SQLAlchemyError as error:
             cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
             raise InputError(f"the database says: {cause}", where=self.name) from None
+
+
+def _demand_file(url: sa.URL) -> None:
+    """Raise InputError where SQLite would make an empty database instead of reading one."""
+    file = url.database or ":memory:"
+    named = url.get_backend_name() == "sqlite" and not file.startswith((":memory:", "file:"))
+    if named and not Path(file).is_file():
+        raise InputError("there is no such database file", where=file, fix="Check the path in --database")

@@ -27,6 +27,8 @@ class Frame:
         narwhals = need("narwhals", "a frame")
         try:
             frame = narwhals.from_native(native)
+        except narwhals.exceptions.DuplicateError:
+            raise InputError("two columns of the frame have the same name", fix="Rename one") from None
         except TypeError:
             raise InputError(
                 f"a {type(native).__name__} is no table",
@@ -37,7 +39,7 @@ class Frame:
         self.frame: nw.DataFrame[Any] | nw.LazyFrame[Any] = frame
         self.name = "the frame"
         self.unordered = LAZY if isinstance(frame, narwhals.LazyFrame) else ""
-        self.header = tuple(map(str, frame.collect_schema().names()))
+        self.header = _names(frame)
 
     def batches(self, wanted: Wanted, *, merged: bool) -> Iterator[Batch]:
         import narwhals as nw
@@ -51,6 +53,15 @@ class Frame:
 
     def place(self, row: int) -> str:
         return "" if self.unordered else f"row {row + 1:,}"
+
+
+def _names(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> tuple[str, ...]:
+    """The names of the columns; InputError unless they are texts."""
+    names = frame.collect_schema().names()
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"the frame has a column called {name!r}, which is not text", fix="Rename it")
+    return tuple(names)
 
 
 def _cells(column: nw.Series[Any], number: bool) -> Cells:

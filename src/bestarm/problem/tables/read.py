@@ -161,6 +161,7 @@ def _check(table: Table, request: Request) -> None:
             f"the rows have no order: {table.unordered}",
             where=table.name,
             expected="a column that says when a row was recorded",
+            fix="Name it: --time COLUMN",
         )
 
 
