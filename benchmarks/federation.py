@@ -5,8 +5,8 @@ round is one pull, and all means are equal, so that no client drops out. "Bare" 
 with the same accounts, streams, consumers, bytes, syncs and processes, but with plain scripts: nothing is
 signed, checked, decided or logged. Where ours commits to a journal, a bare script appends to a file and syncs
 it: a client once for each message that it receives or sends, the server once for the messages that it reads
-at a time. "no fsync" is ours with clients whose journals don't sync: here all clients share one disk, whereas
-in a deployment each site has its own.
+at a time, which it gathers for as long as ours does. "no fsync" is ours with clients whose journals don't
+sync: here all clients share one disk, whereas in a deployment each site has its own.
 
 All of them run at the same time and take turns, one round each, in alternating order: while one works, the
 others wait before their next broadcast. A round is timed from its broadcast until the server is ready for the
@@ -40,7 +40,7 @@ from bestarm.deploy.sources import Source
 from bestarm.protocol.rounds import SERVER
 from bestarm.simulate.setup import Scenario
 
-SIZES = {16: 60, 200: 20, 1000: 5}  # clients: rounds
+SIZES = {16: 60, 200: 31, 1000: 5}  # clients: rounds
 UP_BYTES = 101  # of a message: its envelope
 PROCESSES = 4
 LIMIT = 300.0
@@ -265,6 +265,9 @@ async def _bare_server(folder: Path, rounds: int) -> None:
             left = clients
             while left:
                 batch = [await sub.next_msg(LIMIT)]
+                until = time.perf_counter() + wire.GATHER_SECONDS
+                while sub.pending_msgs + 1 < left and time.perf_counter() < until:
+                    await asyncio.sleep(0.001)
                 batch += [await sub.next_msg() for _ in range(sub.pending_msgs)]
                 log.append(b"".join(message.data for message in batch))
                 for message in batch:

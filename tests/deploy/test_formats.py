@@ -61,7 +61,7 @@ def pulls(folder):
     }
 
 
-@pytest.mark.parametrize("archive", ["federation-1", "federation-2"])
+@pytest.mark.parametrize("archive", ["federation-1", "federation-2", "federation-bet-2"])
 def test_a_federation_of_an_earlier_format_is_finished(tmp_path, archive):
     folder = unpacked(archive, tmp_path) / "fed"
     before = events(folder)

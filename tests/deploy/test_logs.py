@@ -108,8 +108,12 @@ def test_a_log_file_is_renamed_when_it_is_long_and_only_some_are_kept(started, t
 
 
 def test_options_that_cannot_be_used_are_refused(tmp_path):
-    for options in ({"log": "xml"}, {"log_size": 0.0}, {"log_keep": 0}):
+    own = {"log_file": tmp_path / "own.log"}
+    for options in ({"log": "xml"}, {**own, "log_size": 0.0}, {**own, "log_keep": 0}):
         with pytest.raises(InputError):
+            LogOptions(**options).start()
+    for options in ({"log_size": 5.0}, {"log_keep": 2}):
+        with pytest.raises(InputError, match="Add --log-file"):
             LogOptions(**options).start()
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="--log-file"):

@@ -265,14 +265,15 @@ def client(
     from bestarm.deploy.federation.trial import trial
     from bestarm.deploy.logs import client_events, log_verdict
     from bestarm.deploy.process import Interrupted as Stopped
-    from bestarm.deploy.process import until_stopped
+    from bestarm.deploy.process import terminable, until_stopped
     from bestarm.deploy.sources import SourceFailed
 
     log = logs.start()
     source = rewards.source()
     if test:
         rewards.demand_testable()
-        return show_trial(trial(folder, source, url=nats), as_json)
+        with terminable():
+            return show_trial(trial(folder, source, url=nats), as_json)
     try:
         with client_line(quiet=as_json or log.takes_stderr) as watch:
             try:

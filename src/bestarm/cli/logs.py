@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from bestarm.cli import terminal
+from bestarm.errors import InputError
 
 if TYPE_CHECKING:
     from bestarm.deploy.logs import Logs
@@ -28,15 +29,26 @@ class LogOptions:
         Path | None, typer.Option(metavar="FILE", help="log all events here; warnings also go to stderr")
     ] = None
     log_size: Annotated[
-        float, typer.Option(metavar="MB", help="begin a new log file at this size, and rename the old one")
-    ] = 10.0
-    log_keep: Annotated[int, typer.Option(metavar="N", help="how many older log files to keep")] = 5
+        float | None,
+        typer.Option(metavar="MB", help="begin a new log file at this size (10), and rename the old one"),
+    ] = None
+    log_keep: Annotated[
+        int | None, typer.Option(metavar="N", help="how many older log files to keep (5)")
+    ] = None
 
     def start(self) -> Logs:
         """Begin to log, and return what the process logs with."""
-        from bestarm.deploy.logs import Logs
+        from bestarm.deploy.logs import KEPT, LARGEST, Logs
 
-        logs = Logs(self.log, self.log_file, size=self.log_size, keep=self.log_keep)
+        size, keep = self.log_size, self.log_keep
+        if self.log_file is None and (size is not None or keep is not None):
+            raise InputError("--log-size and --log-keep are about a log file", fix="Add --log-file FILE")
+        logs = Logs(
+            self.log,
+            self.log_file,
+            size=LARGEST if size is None else size,
+            keep=KEPT if keep is None else keep,
+        )
         logs.start()
         terminal.log_with(logs)
         return logs

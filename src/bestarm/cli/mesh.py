@@ -166,7 +166,7 @@ def peer(
     from bestarm.deploy.mesh.run import Run
     from bestarm.deploy.mesh.trial import trial
     from bestarm.deploy.process import Interrupted as Stopped
-    from bestarm.deploy.process import until_stopped
+    from bestarm.deploy.process import terminable, until_stopped
     from bestarm.deploy.sources import SourceFailed
     from bestarm.records.build import on_user_scale
 
@@ -174,7 +174,8 @@ def peer(
     source = rewards.source()
     if test:
         rewards.demand_testable()
-        return show_trial(trial(folder, source), as_json)
+        with terminable():
+            return show_trial(trial(folder, source), as_json)
     try:
         with peer_line(quiet=as_json or log.takes_stderr) as watch:
             watch = watched(watch, peer_events() if log.events else None)

@@ -20,7 +20,7 @@ import shutil
 import sys
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,9 +154,12 @@ class Bundle:
         kept = {key: plain[key] for key in RECORD_KEYS}
         self.add("record.json", {**kept, "verdict": verdict, "evidence": len(plain["evidence"])})
 
-    def add_logs(self, paths: Iterable[Path]) -> None:
-        """Add the last lines of these logs, scrubbed."""
-        for path in paths:
+    def add_logs(self, paths: Iterable[Path], named: Sequence[Path] = ()) -> None:
+        """Add the last lines of these logs, scrubbed; those that were named must exist."""
+        for path in named:
+            if not path.is_file():
+                raise InputError("there is no such log file", where=str(path), fix="Check --log-file")
+        for path in (*paths, *named):
             with contextlib.suppress(OSError), path.open("rb") as file:
                 file.seek(max(0, path.stat().st_size - LOG_BYTES))
                 lines = file.read().decode(errors="replace").splitlines()[-LINES:]

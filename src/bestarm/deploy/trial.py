@@ -227,11 +227,13 @@ def try_folder(folder: Path) -> list[Finding]:
 
 
 def _try_modes(folder: Path, names: Iterable[str]) -> list[Finding]:
-    """Check that the private keys are there and that only their owner can read them."""
+    """Check that only their owner can read the private keys; loading the folder finds missing ones."""
     found = []
     for path in (folder / name for name in names):
         try:
             mode = path.stat().st_mode & 0o777
+        except (FileNotFoundError, NotADirectoryError):
+            continue
         except OSError as error:
             found.append(Finding("keys", f"{path}: can't be read: {error.strerror}", AGAIN, "input"))
             continue

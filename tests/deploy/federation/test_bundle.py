@@ -113,6 +113,13 @@ def _run(folder):
     return files.Federation.load(folder).setup.run.hex()
 
 
+def test_a_log_file_that_is_named_must_exist(federation, tmp_path):
+    folder, _, _ = federation
+    with pytest.raises(InputError, match="no such log file"):
+        federation_bundle(folder, log_file=[tmp_path / "missing.log"], out=tmp_path / "b.zip")
+    assert not (tmp_path / "b.zip").exists()
+
+
 def test_a_bundle_has_what_helps_to_find_a_problem(federation, tmp_path, capsys):
     folder, _, _ = federation
     assert federation_bundle(folder, out=tmp_path / "b.zip") == 0

@@ -6,10 +6,15 @@ import asyncio
 import hashlib
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from bestarm.cli.exit_codes import INTERRUPTED
 from bestarm.cli.render.trial import show_trial
 from bestarm.cli.sources import Rewards
 from bestarm.deploy.federation import files, renewal
@@ -21,7 +26,7 @@ from bestarm.deploy.identity import Key
 from bestarm.deploy.process import free_port
 from bestarm.deploy.trial import DRAWS, LOST, UNTOUCHED
 from federations import CASES, scenario
-from helpers import client, read_only, serving, until
+from helpers import SECONDS, client, read_only, serving, until
 
 ROWS = "arm,reward\n" + "".join(f"{arm},{k % 2}\n" for arm in "ab" for k in range(2 * DRAWS))
 
@@ -307,3 +312,27 @@ def test_a_second_process_is_bad_input_and_the_server_s_log_names_its_client(tmp
     found = asyncio.run(main())
     assert "another process is connected" in about(found, "broker")[0].what
     assert show_trial(found, as_json=True) == 2
+
+
+@pytest.mark.parametrize("wrong", ["missing", "clients", "rows.csv"])
+def test_a_folder_that_is_not_a_client_s_is_called_that(tmp_path, place, rows, wrong):
+    folder = {"missing": tmp_path / "missing", "clients": place.parent, "rows.csv": rows}[wrong]
+    (finding,) = trial(folder, chosen(csv=rows))
+    assert "client.json" in finding.what
+    assert finding.fix == "Name the folder that bestarm federation init made for this client"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_a_test_also_ends_the_command_that_draws_rewards(tmp_path, place, number):
+    script = tmp_path / "slow.py"
+    script.write_text(
+        "import os, sys, time\nopen(sys.argv[1], 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
+    )
+    drawing = f"{sys.executable} {script} {tmp_path / 'pid'}"
+    command = [sys.executable, "-m", "bestarm.cli", "client", str(place), "--exec", drawing, "--test"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        asyncio.run(until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
+        process.send_signal(number)
+        assert process.wait(SECONDS) == INTERRUPTED
+    asyncio.run(until(lambda: not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()))

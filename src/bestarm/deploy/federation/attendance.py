@@ -21,7 +21,7 @@ import msgspec
 from bestarm.deploy.federation.accounts import ACCOUNTS, account
 from bestarm.deploy.federation.desk import Desk
 from bestarm.deploy.federation.files import Federation, block
-from bestarm.deploy.federation.floods import ALLOW, BLOCK, Floods, Totals, event
+from bestarm.deploy.federation.floods import ALLOW, BLOCK, Floods, Known, Totals, event
 from bestarm.deploy.logs import fields
 from bestarm.deploy.process import checkpoint
 
@@ -102,10 +102,15 @@ class Attendance:
                 for slot, seat in self.federation().slots.items()
                 if seat is not None
             }
-            found = self._floods.look(time.monotonic(), totals, len(self.desk.broadcasts))
+            found = self._floods.look(time.monotonic(), totals, self._known)
             for slot, why in found.items():
                 await self._cut_off(slot, why)
             self._tell()
+
+    def _known(self, slot: str) -> Known:
+        """What the client of this slot may repeat."""
+        seat = self.federation().slots.get(slot)
+        return Known(len(self.desk.broadcasts), self.desk.next[seat.client] if seat else 0)
 
     def _hear(self, page: _Page) -> None:
         federation = self.federation()

@@ -35,7 +35,7 @@ def bundle(folder: Path, logs: Sequence[Path] = ()) -> Bundle:
     if server:
         made.add("broker.json", {"nats-server": _broker_version()})
         _add_desk(made, folder / JOURNAL)
-    made.add_logs([*sorted(folder.glob("*.log*")), *sorted((folder / "broker").glob("*.log*")), *logs])
+    made.add_logs([*sorted(folder.glob("*.log*")), *sorted((folder / "broker").glob("*.log*"))], logs)
     return made
 
 

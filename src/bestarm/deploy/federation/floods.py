@@ -9,7 +9,7 @@ long journal again. ``CutOffs`` is the part of the server's journal that says wh
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from bestarm.problem.layout import Layout
@@ -39,10 +39,20 @@ class Totals(NamedTuple):
     violations: int = 0
 
 
+class Known(NamedTuple):
+    """What an honest client may repeat at once, even twice.
+
+    It may acknowledge all `broadcasts` again, and send all its `messages` that the server has.
+    """
+
+    broadcasts: int = 0
+    messages: int = 0
+
+
 # A client gets an answer to each message, or sends it as an answer: one with more messages waits for none.
 UNANSWERED = Limit(500.0, 2_000.0)
 RECEIVED = Limit(2_000.0, 6_000.0)  # one that waits for each message to be stored sends some hundreds
-USELESS = Limit(50.0, 20_000.0)  # mostly messages that the server has already
+USELESS = Limit(50.0, 500.0)  # mostly messages that the server has already
 VIOLATIONS = Limit(0.2, 3.0)  # each makes the broker close the connection
 
 
@@ -84,7 +94,9 @@ class Floods:
         self._looked = 0.0
         self._levels: dict[str, dict[str, _Level]] = {}  # of slots that have sent faster than a limit's rate
 
-    def look(self, now: float, totals: Mapping[str, Totals], broadcasts: int = 0) -> dict[str, str]:
+    def look(
+        self, now: float, totals: Mapping[str, Totals], known: Callable[[str], Known] = lambda slot: Known()
+    ) -> dict[str, str]:
         """Compare the totals with those of the last look.
 
         Parameters
@@ -93,8 +105,8 @@ class Floods:
             The time in seconds, of any clock that does not go back.
         totals : mapping
             The totals of each slot. The first look at a slot only remembers them.
-        broadcasts : int
-            The number of broadcasts so far. A client may acknowledge them all at once, even twice.
+        known : callable
+            Returns what the client of a slot may repeat.
 
         Returns
         -------
@@ -108,11 +120,13 @@ class Floods:
                 continue
             news = [new if new < old else new - old for old, new in zip(before, total, strict=True)]
             counts = (news[0] - news[1], news[0], news[2], news[3])
-            if reason := self._judge(slot, counts, seconds, 2.0 * broadcasts):
+            if reason := self._judge(slot, counts, seconds, known):
                 found[slot] = reason
         return found
 
-    def _judge(self, slot: str, counts: tuple[int, ...], seconds: float, acknowledgements: float) -> str:
+    def _judge(
+        self, slot: str, counts: tuple[int, ...], seconds: float, known: Callable[[str], Known]
+    ) -> str:
         """What this slot did if it exceeds a limit; empty if not."""
         levels = self._levels.get(slot)
         if levels is None:
@@ -120,10 +134,11 @@ class Floods:
                 return ""
             begin = self._looked - seconds
             levels = self._levels[slot] = {kind: _Level(limit, begin) for kind, (_, limit) in WORDS.items()}
+        broadcasts, messages = known(slot)
+        more = {"received": 2 * broadcasts, "useless": 2 * messages}
         for count, (kind, level) in zip(counts, levels.items(), strict=True):
             level.take(count, seconds)
-            more = acknowledgements if kind == "received" else 0.0
-            if level.left + more < 0:
+            if level.left + more.get(kind, 0) < 0:
                 took = max(1.0, self._looked - level.since)
                 return f"{level.count:,} in {took:.0f} s: {WORDS[kind][0]}"
         if all(level.left >= level.limit.burst for level in levels.values()):

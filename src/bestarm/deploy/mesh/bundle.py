@@ -21,5 +21,5 @@ def bundle(folder: Path, logs: Sequence[Path] = ()) -> Bundle:
     made.add_journal(folder / JOURNAL)
     made.add_record(folder / RECORD)
     made.add_certificates([folder / "tls.pem"])
-    made.add_logs([*sorted(folder.glob("*.log*")), *logs])
+    made.add_logs(sorted(folder.glob("*.log*")), logs)
     return made
