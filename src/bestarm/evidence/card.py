@@ -74,10 +74,7 @@ def evidence_card(evidence: Evidence) -> AnswerCard:
     each = settings.question == "each"
     facts = [(option, _facts(option, stands)) for option in ranked(evidence)]
     by_name = {(option.site, option.name): fact for option, fact in facts}
-    leads = [
-        _lead(lead, by_name[lead.site, lead.over], named=evidence.best[lead.site] is not None, stands=stands)
-        for lead in evidence.leads
-    ]
+    leads = [_lead(lead, by_name[lead.site, lead.over], evidence) for lead in evidence.leads]
     best = None if each else evidence.best.get("")
     return AnswerCard(
         tone="bad" if not stands else "good" if evidence.status == "identified" else "amber",
@@ -172,8 +169,9 @@ def _facts(option: Option, stands: bool) -> OptionFacts:
     )
 
 
-def _lead(lead: Lead, rival: OptionFacts, *, named: bool, stands: bool) -> LeadFacts:
-    ends = lead.interval if stands else None
+def _lead(lead: Lead, rival: OptionFacts, evidence: Evidence) -> LeadFacts:
+    ends = lead.interval if evidence.promise == "stands" else None
+    named = evidence.best[lead.site] is not None
     return LeadFacts(
         option=f"{lead.site}/{lead.option}" if lead.site else lead.option,
         over=lead.over,
@@ -181,6 +179,7 @@ def _lead(lead: Lead, rival: OptionFacts, *, named: bool, stands: bool) -> LeadF
         value=lead.value,
         interval=ends,
         relative=relative_lead(ends, lead.value, rival) if named else None,
+        others=sum(option.site == lead.site for option in evidence.options) - 1,
     )
 
 

@@ -49,13 +49,15 @@ class LeadFacts(msgspec.Struct, frozen=True, kw_only=True):
     over : str
         The option that it is compared with.
     kind : {"runner-up", "control"}
-        What the other one is. The lead over a runner-up is that over all others at once.
+        What the other one is.
     value : float
         The lead, on the user's scale.
     interval : tuple of two float, or None
-        An interval for the lead.
+        An interval for the lead; where there are several `others`, for the lead over all of them at once.
     relative : tuple or None
         The lift in per cent of the other one's mean, with its interval, where means are positive.
+    others : int
+        How many other options the interval is about.
     """
 
     option: str
@@ -64,6 +66,7 @@ class LeadFacts(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     interval: Interval | None
     relative: tuple[float, Interval] | None = None
+    others: int = 1
 
 
 class ClaimFacts(msgspec.Struct, frozen=True, kw_only=True):

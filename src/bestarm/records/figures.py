@@ -91,6 +91,9 @@ def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
     >>> found = LeadFacts(option="B", over="A", kind="control", value=0.08, interval=(0.047, 0.112))
     >>> lead_said(found, True)
     '8.0 points over A (4.7 to 11.2)'
+    >>> found = LeadFacts(option="B", over="A", kind="runner-up", value=8.0, interval=(0.0, 11.0), others=2)
+    >>> lead_said(found, False, "ms")
+    '8 ms over A (0 to 11 over all others)'
     """
     scale, unit = (100.0, " points") if percent else (1.0, f" {unit}" if unit else "")
     places = decimals(lead.interval, scale)
@@ -102,7 +105,7 @@ def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
     text = f"{size}{unit} over {lead.over}"
     if lead.interval:
         low, high = (_number(scale * end, places) for end in lead.interval)
-        text += f" ({low} to {high})"
+        text += f" ({low} to {high}{' over all others' * (lead.others > 1)})"
     return text
 
 

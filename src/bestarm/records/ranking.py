@@ -174,7 +174,7 @@ class Ranking:
             yield OptionFacts(name=option, mean=mean, interval=ends, pulls=pulls, best=best)
 
     def lead(self, options: tuple[OptionFacts, ...]) -> LeadFacts | None:
-        """The lead of the first option over the next one; over all others at once, as its interval says."""
+        """The lead of the first option over the next one, with an interval of its lead over all others."""
         if self.layout.question.control:
             return None
         for answer in self.verdict.answers:
@@ -194,7 +194,14 @@ class Ranking:
             value=answer.lead,
             interval=ends,
             relative=None if rival is None else relative_lead(ends, answer.lead, rival),
+            others=self._options_at(answer.site) - 1,
         )
+
+    def _options_at(self, site: str | None) -> int:
+        """How many options there are at a site, or in all."""
+        if site is None:
+            return len(Cells.of(self.layout).options)
+        return next(len(group.arms) for group in self.layout.groups if group.name == site)
 
     def _lead_of(self, options: tuple[OptionFacts, ...]) -> LeadFacts | None:
         """The lead that follows from the intervals of the options."""
@@ -220,6 +227,7 @@ class Ranking:
             value=value,
             interval=ends,
             relative=relative_lead(ends, value, rival) if first.best else None,
+            others=len(others),
         )
 
     def lifts(self, options: tuple[OptionFacts, ...]) -> Iterator[LeadFacts]:
