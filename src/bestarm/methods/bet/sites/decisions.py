@@ -361,10 +361,19 @@ class ControlRace:
             pairs = (trial, option, control) if test.on_option else (trial, control, option)
             margin = test.sign * self.margin
             wealth[plays] += log_factors(self.weights, self.clients, before, block, pairs, stakes, margin)
-        won = bet_decisions.leaves(self.log_wealth, self.level)
-        within = won[2] & won[3] if len(self.tests) > 2 else np.zeros_like(won[0])
-        claim = np.select([won[0], won[1], within], [BETTER, WORSE, WITHIN], OPEN)
+        won = list(bet_decisions.leaves(by_claim(self.log_wealth), self.level))
+        claim = np.select(won, [BETTER, WORSE, WITHIN][: len(won)], OPEN)
         self.claim = np.where(plays, claim, self.claim)
+
+
+def by_claim(log_wealth: Floats) -> Floats:
+    """The wealth of the bets on "better", "worse" and with a margin "within", which needs both its tests.
+
+    `log_wealth` has the tests of ``ControlRace`` as its first axis.
+    """
+    if len(log_wealth) == 2:
+        return log_wealth
+    return np.stack([log_wealth[0], log_wealth[1], np.minimum(log_wealth[2], log_wealth[3])])
 
 
 def race_progress(race: Race, sums: Sums) -> tuple[float, float]:
@@ -374,7 +383,7 @@ def race_progress(race: Race, sums: Sums) -> tuple[float, float]:
     """
     wealth, left = race.log_wealth[..., 0, :], race.inside[0].copy()
     left[race.stand(sums).champion[0]] = False
-    furthest = wealth.max(axis=0) if wealth.ndim > 1 else wealth  # of several tests, the one that is furthest
+    furthest = by_claim(wealth).max(axis=0) if wealth.ndim > 1 else wealth  # the claim nearest to its limit
     return float(furthest[left].min()), -math.log(race.level)
 
 

@@ -6,11 +6,16 @@ have a group. The sites' own races have none; pages show them as a table.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from bestarm.methods.bet import trace as bet
 from bestarm.methods.bet.sites.course import log_limit
+from bestarm.methods.bet.sites.decisions import by_claim
 from bestarm.protocol.trace import Bet, Exit, Line, Row, View, Wealth, Wealths
 
 
@@ -54,11 +59,7 @@ class Trace(bet.Trace):
 
     def exits(self) -> list[Exit]:
         """The options whose wealth reached its limit."""
-        wealth = {
-            (row["block"], option): log_wealth
-            for row in self._over_all("wealth")
-            for option, log_wealth in zip(row["option"], _largest(row["log_wealth"]), strict=True)
-        }
+        wealth = {(row["block"], option): log_wealth for row, option, log_wealth in self._decisive()}
         rounds, found = self.certificate.server["rounds"], list[Exit]()
         for row in self._over_all("exits"):
             k, option, champion = row["block"], row["option"], row["champion"]
@@ -82,13 +83,29 @@ class Trace(bet.Trace):
     def dropped(self, client: str) -> set[int]:
         return set()
 
+    def _decisive(self) -> Iterator[tuple[Row, int, float]]:
+        """The wealth of each option after each block, with the row of the block.
+
+        About a control there are several claims: it is that of the answer, or while the option is open, of
+        the claim that is furthest by now.
+        """
+        rows = self._over_all("wealth")
+        found = [
+            (row, option, _by_claim(row["log_wealth"], k))
+            for row in rows
+            for k, option in enumerate(row["option"])
+        ]
+        last = {option: int(np.argmax(claims)) for _, option, claims in found}
+        settled = {e["option"]: e["claim"] - 1 for e in self._over_all("exits") if e["claim"] is not None}
+        for row, option, claims in found:
+            yield row, option, claims[settled.get(option, last[option])]
+
     def wealths(self) -> Wealths | None:
-        """The bets against each option; of several tests about a control, the one that is furthest."""
+        """The bets against each option, or on the answer about it, see ``_decisive``."""
         begin = {k: self.pulls.get(k - 1, 0) for k in self.pulls}
         bets = [
             Bet(option, 0, (row["champion"], 0), begin[row["block"]], self.pulls[row["block"]], log_wealth)
-            for row in self._over_all("wealth")
-            for option, log_wealth in zip(row["option"], _largest(row["log_wealth"]), strict=True)
+            for row, option, log_wealth in self._decisive()
             if option != row["champion"]
         ]
         return Wealths(self.limit, tuple(bets)) if bets else None
@@ -141,8 +158,9 @@ def _last(line: Line) -> tuple[int, float]:
     return line.views[-1].pulls, line.views[-1].mean
 
 
-def _largest(log_wealth: list[float] | list[list[float]]) -> list[float]:
-    """The wealth of each option, or of the test that is furthest if there are several."""
-    if log_wealth and isinstance(log_wealth[0], list):
-        return [max(tests) for tests in zip(*log_wealth, strict=True)]
-    return log_wealth  # type: ignore[return-value]
+def _by_claim(log_wealth: list[Any], k: int) -> list[float]:
+    """The wealth of each claim about the k-th option of a row; there is one claim if nothing is compared."""
+    if not isinstance(log_wealth[0], list):
+        return [log_wealth[k]]
+    found: list[float] = by_claim(np.asarray(log_wealth)[:, k]).tolist()
+    return found
