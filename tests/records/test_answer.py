@@ -102,6 +102,28 @@ def test_trimmed_claims_move_the_plain_mean_and_not_the_robust_one():
     assert all(row.interval[0] <= truth[row.name] <= row.interval[1] for row in card.options)
 
 
+def test_the_robust_mean_of_peers_lies_within_the_claims_that_were_kept():
+    (row,) = answer_card(ba.identify(ba.load("examples/robots.toml"))).trims
+    kept = [claim.mean for claim in row.claims if claim.kept]
+    assert row.robust == pytest.approx(sum(kept) / len(kept))
+
+
+@pytest.mark.parametrize("kind", ["anywhere", "overall", "each"])
+def test_the_interval_of_a_lead_is_said_to_be_about_all_others(kind):
+    cells = {"s": {"A": 0.8, "B": 0.4, "C": 0.3}, "t": {"A": 0.9, "B": 0.4, "C": 0.2}}
+    card = answer_card(ba.identify(ba.Problem.from_rewards(cells), seed=1, question=kind))
+    leads = card.site_leads if kind == "each" else (card.lead,)
+    for lead in leads:
+        assert lead.others == (5 if kind == "anywhere" else 2)
+        assert lead_said(lead, card.percent).endswith(" over all others)")
+
+
+def test_the_interval_of_a_lead_over_the_only_other_option_is_about_that_one():
+    card = answer_card(ba.identify(ba.Problem.bernoulli([[0.9], [0.4]]), seed=1))
+    assert card.lead.others == 1
+    assert "over all" not in lead_said(card.lead, card.percent)
+
+
 @pytest.mark.parametrize("lie", [0.0, 1.0])
 def test_f_liars_cannot_push_an_interval_off_the_mean_that_the_others_have(lie):
     """Whatever one of three clients claims, the ends stay between those of the honest clients."""

@@ -113,7 +113,7 @@ class _Reading(Ranking):
             alarms=tuple(self._alarms()),
             right=right,
             truth=told,
-            trims=tuple(self.trims(arms)),
+            trims=tuple(self.trims()),
             percent=self._percent(),
             mean=mean_of(record.problem),
             kept=KEPT if record.summaries is None else "",

@@ -6,6 +6,7 @@ All of them are on the user's scale. ``records.answer`` adds the words.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -39,18 +40,27 @@ class Ranking:
         self.named = self.verdict.summary if self.verdict.status == "identified" else None
         self.asked = self.layout.question.kind != "anywhere"
 
-    def arms(self) -> tuple[list[ArmEstimate], float | None]:
-        """The estimate of each arm of each group, and the probability that an interval misses."""
-        alpha = float(self.record.options.get("alpha") or ALPHA)
-        stated = self.asked or bool(self.method.interval_promise(self.options))
+    @property
+    def alpha(self) -> float:
+        """The probability that an interval misses."""
+        return float(self.record.options.get("alpha") or ALPHA)
+
+    @property
+    def stated(self) -> bool:
+        """Whether the method states intervals for what it names."""
+        return self.asked or bool(self.method.interval_promise(self.options))
+
+    @cached_property
+    def claimed(self) -> list[ArmEstimate]:
+        """The estimate of each arm of each group from the summaries; empty if there are none."""
         if not self.record.summaries:
-            return [], alpha if stated else None
+            return []
         # As long as the answer is right, the named arm is a*, which is fixed.
         fixed = not (self.asked or self.options.epsilon or dropped_groups(self.record.warnings))
-        level, named = shares(alpha, sum(self.layout.arm_counts), fixed=fixed, stated=stated)
+        level, named = shares(self.alpha, sum(self.layout.arm_counts), fixed=fixed, stated=self.stated)
         winner = place_of(self.layout, self.verdict.arm) if self.verdict.arm and not self.asked else None
         liars = 0 if self.asked else self.options.byzantine
-        found = estimates(
+        return estimates(
             self.layout,
             self.record.summaries,
             level,
@@ -59,12 +69,18 @@ class Ranking:
             liars=liars,
             pooled=self.method.pools,
         )
+
+    def arms(self) -> tuple[list[ArmEstimate], float | None]:
+        """The estimates as the card shows them, and the probability that an interval misses."""
+        found = self.claimed
+        if not found:
+            return [], self.alpha if self.stated else None
         local = self.method.peers and self.options.byzantine  # f liars around each peer, not in each group
         if local and not self.broken:
             return self._as_seen(found), 0.0
         if self.broken:
             found = [msgspec.structs.replace(row, interval=None) for row in found]
-        return found, None if self.broken else alpha
+        return found, None if self.broken else self.alpha
 
     def _as_seen(self, arms: list[ArmEstimate]) -> list[ArmEstimate]:
         """The arms with the bounds of an honest peer that names the answer.
@@ -249,9 +265,9 @@ class Ranking:
                 relative=None if rival is None else relative_lead(ends, value, rival),
             )
 
-    def trims(self, arms: list[ArmEstimate]) -> Iterator[TrimFacts]:
+    def trims(self) -> Iterator[TrimFacts]:
         """The named option, and the one that plain means would have named."""
-        known = [row for row in arms if row.mean is not None and row.plain is not None and row.claims]
+        known = [row for row in self.claimed if row.mean is not None and row.plain is not None and row.claims]
         if not self.options.byzantine or self.asked or not known:
             return
         robust = max(known, key=lambda row: row.mean or 0.0)
