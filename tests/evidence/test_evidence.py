@@ -400,6 +400,15 @@ def test_a_changed_file_does_not_fit_its_digest(tmp_path, table):
     assert verify(found).failures == ("the digest does not fit: the file was changed",)
 
 
+def test_a_page_says_what_its_picture_leaves_out_and_folds_a_long_table(tmp_path):
+    means = {("east", f"o{k:02}"): 0.2 + 0.01 * k for k in range(35)}
+    table = write(tmp_path / "t.csv", coins(7, dict.fromkeys(means, 50), means))
+    page = ba.evidence(table, **COLUMNS).report(tmp_path / "e.html").read_text()
+    assert "The first 30 of 35 options are drawn." in page
+    assert "The first 20 of 35 options; the rest is in the fold below" in page
+    assert "The other 15 options" in page
+
+
 def test_the_report_states_the_promise_and_what_was_withdrawn(tmp_path, table):
     page = ba.evidence(table, **COLUMNS).report(tmp_path / "e.html").read_text()
     assert "green is the best option" in page

@@ -15,7 +15,7 @@ from bestarm.report.colours import colour
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.numbers import number, short
 from bestarm.report.page.answer import evidence_answer
-from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, filled, fold, made_by, prose
+from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, filled, fold, in_two, made_by, prose
 from bestarm.report.svg.base import CHARACTER, PHONE, Axis, cut, path, svg, words
 from bestarm.report.svg.base import MOST_ROWS as MOST_DRAWN
 from bestarm.report.svg.chart import WON, dot
@@ -27,7 +27,7 @@ def evidence_sections(
     evidence: Evidence, attached: Html | None, file_name: str = "evidence.json"
 ) -> list[Section]:
     """The page of a record of evidence; `attached` is a link to it, and `file_name` its name."""
-    drawn = figure(partial(_forest, evidence), _caption(evidence))
+    drawn = figure(partial(_forest, evidence), f"{_caption(evidence)}{_cut(evidence)}")
     made = [
         ("alarms", "What was withdrawn", _alarms(evidence)),
         ("intervals", "Means" if evidence.promise == "withdrawn" else "Means and intervals", drawn),
@@ -51,8 +51,9 @@ def _options(evidence: Evidence) -> Html:
     head = [*(["site"] if sites else []), *head, *(["p-value"] if fisher else []), "status"]
     rows: list[list[Any]] = []
     place, lifts = _places(evidence), {lead.option: lead for lead in evidence_card(evidence).lifts}
-    shown = ranked(evidence)
-    for option, after in list(zip(shown, [*shown[1:], None], strict=True))[:MOST_ROWS]:
+    every = ranked(evidence)
+    shown = every[:MOST_ROWS]
+    for option, after in zip(shown, [*every[1:], None], strict=False):
         mark = dot(place[option.name], won=option.status == "best")
         cells: list[Any] = [name(option.site, 40)] if sites else []
         cells.append(tag("span", mark, name(option.name, 80), class_="option"))
@@ -69,22 +70,19 @@ def _options(evidence: Evidence) -> Html:
     first = 1 + sites
     counts = {first, first + 1, first + 2, first + 3, first + 4, *({first + 5} if fisher else ())}
     marks: list[dict[str, Any]] = [
-        {"data_option": place[option.name], "class_": _weight(option)} for option in shown[:MOST_ROWS]
+        {"data_option": place[option.name], "class_": _weight(option)} for option in shown
     ]
-    made = table(head, rows, numbers=counts, caption=_every(len(shown)), marks=marks)
+
+    def made(some: slice, caption: str) -> Html:
+        return table(head, rows[some], numbers=counts, caption=caption, marks=marks[some])
+
     against = "the first claim about it" if gaps else "“this is the best option”"
     lead = "" if gaps else " Lead: how far an option is ahead of the next one."
     note = (
         f"The e-value is the evidence against {against}: for independent rows and if that is true, it is at "
         f"least x with probability at most 1/x.{lead} {_caption(evidence)}"
     )
-    return join(made, tag("p", note, class_="note"))
-
-
-def _every(count: int) -> str:
-    if count > MOST_ROWS:
-        return f"The first {MOST_ROWS:,} of {count:,} options; the record has all of them"
-    return f"All {count:,} options"
+    return join(in_two(len(every), made), tag("p", note, class_="note"))
 
 
 def _places(evidence: Evidence) -> dict[str, int]:
@@ -132,6 +130,12 @@ def _caption(evidence: Evidence) -> str:
         "The intervals and leads are those of the answer above; they hold all together, as it says "
         f"(α = {evidence.settings.alpha:g})."
     )
+
+
+def _cut(evidence: Evidence) -> str:
+    """What the picture leaves out."""
+    count = sum(option.mean is not None for option in evidence.options)
+    return f" The first {MOST_DRAWN} of {count:,} options are drawn." if count > MOST_DRAWN else ""
 
 
 def _forest(evidence: Evidence, width: int) -> Html | None:

@@ -10,14 +10,12 @@ from bestarm.report.colours import colour
 from bestarm.report.facts import RunFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag, unbroken
 from bestarm.report.numbers import number, short
-from bestarm.report.page.parts import MOST_ROWS, fold
+from bestarm.report.page.parts import in_two
 from bestarm.report.standings import Standing, site_standings, standings
 from bestarm.report.svg import Axis, path, words
 from bestarm.report.svg.base import svg
 from bestarm.report.svg.chart import dot
 from bestarm.report.words import interval_note
-
-ALL, FIRST = 30, 20  # up to ALL options are shown at once; of more, the FIRST ones, and a fold with the rest
 
 SHORT = 24  # characters; a longer name may be broken
 
@@ -39,10 +37,7 @@ def leaderboard_by_site(facts: RunFacts) -> Html | None:
     """The options of each site, ranked there."""
     sites = site_standings(facts)
     ranks = [rank for rows in sites for rank in range(1, len(rows) + 1)]
-    text = (
-        f"Ranked by {clean(facts.mean)} at each site. An option is ruled out at a site when the bets against "
-        "it there reach 1/δ."
-    )
+    text = f"Ranked by {clean(facts.mean)} at each site."
     return _leaderboard(facts, [one for rows in sites for one in rows], ranks, text)
 
 
@@ -50,23 +45,12 @@ def _leaderboard(facts: RunFacts, ranked: Sequence[Standing], ranks: Sequence[in
     if all(one.mean is None and one.state == "in" for one in ranked):
         return None
     x = _axis(facts, ranked)
-    first = ranked if len(ranked) <= ALL else ranked[:FIRST]
-    rest = ranked[len(first) : MOST_ROWS]
-    parts: list[Any] = [tag("p", unbroken(_said(facts, ranked, text)), class_="note")]
-    parts.append(_table(facts, first, ranks, x, _caption(facts, ranked, len(first))))
-    if rest:
-        named = f"The other {len(ranked) - len(first):,} options"
-        if len(first) + len(rest) < len(ranked):
-            named += f" (the first {len(rest):,} of them; all are in the record)"
-        parts.append(fold(named, _table(facts, rest, ranks[len(first) :], x, f"{named}, ranked")))
-    return join(*parts)
 
+    def made(some: slice, caption: str) -> Html:
+        return _table(facts, ranked[some], ranks[some], x, caption)
 
-def _caption(facts: RunFacts, ranked: Sequence[Standing], shown: int) -> str:
-    now = "" if facts.verdict else ", by now"
-    if shown < len(ranked):
-        return f"The first {shown} of {len(ranked):,} options{now}; the rest is in the fold below"
-    return f"All {len(ranked)} options{now}"
+    note = tag("p", unbroken(_said(facts, ranked, text)), class_="note")
+    return join(note, in_two(len(ranked), made, "" if facts.verdict else ", by now"))
 
 
 def _what_intervals_promise(facts: RunFacts) -> str:
@@ -82,7 +66,11 @@ def _said(facts: RunFacts, ranked: Sequence[Standing], text: str) -> str:
     if any(one.lower is not None for one in ranked):
         found.append(_what_intervals_promise(facts))
     if any(one.mean is None for one in ranked):
-        found.append("A dash is what the server was never told: it stayed at the site.")
+        kept = facts.card is not None and facts.card.kept
+        silent = "A dash is what the clients kept: they sent no summaries."
+        found.append(silent if kept else "A dash is what the server was never told: it stayed at the site.")
+    if facts.liars and facts.costs.pulls is not None and any(one.pulls for one in ranked):
+        found.append("Pulls include those that liars claim; the cost counts honest clients only.")
     points = ", in percentage points" if facts.percent else ""
     found.append(f"Lead: how far an option is ahead of the next one{points}.")
     return " ".join(filter(None, found))

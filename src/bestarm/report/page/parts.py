@@ -15,6 +15,7 @@ from bestarm.report.svg import number
 WIDE, NARROW = 900, 330  # width in pixels of a picture on a screen and on a phone
 
 MOST_ROWS = 1000  # of a table
+ALL, FIRST = 30, 20  # options that a table shows at once, and how many of more
 
 Section = tuple[str, str, Html]  # its id, its title and its content
 
@@ -84,6 +85,21 @@ def figure(draw: Callable[[int], Html | None], caption: str) -> Html | None:
 def fold(title: str, *children: Any) -> Html:
     """A collapsible part."""
     return tag("details", tag("summary", title), *children)
+
+
+def in_two(count: int, made: Callable[[slice, str], Html], now: str = "") -> Html:
+    """A table of options: up to ALL of them at once; of more, the FIRST ones, and a fold with the rest.
+
+    `made` makes the table of some of them, with a caption.
+    """
+    first, last = count if count <= ALL else FIRST, min(count, MOST_ROWS)
+    if first == count:
+        return made(slice(first), f"All {count:,} options{now}")
+    shown = made(slice(first), f"The first {first} of {count:,} options{now}; the rest is in the fold below")
+    title = f"The other {count - first:,} options"
+    if last < count:
+        title += f" (the first {last - first:,} of them; all are in the record)"
+    return join(shown, fold(title, made(slice(first, last), f"{title}, ranked")))
 
 
 def names(found: Sequence[str], most: int, longest: int) -> Html | None:
