@@ -33,7 +33,8 @@ def main(scenario: str, picture: str) -> None:
     pulls = [min(trace.pulls[k] for trace in traces if k < len(trace.pulls)) for k in blocks]
     total = BEAT * blocks[-1] + REST
     times = ";".join(f"{BEAT * k / total:.4f}" for k in blocks) + ";1"
-    x = Axis(*spread(traces, facts.scale), LEFT, WIDTH - 30)
+    ends = [end for trace in traces for end in (*trace.lower, *trace.upper)]
+    x = Axis(*spread(ends, facts.scale), LEFT, WIDTH - 30)
     height = TOP + ROW * len(traces) + 40
 
     def moving(name: str, values: list[float], **more: str) -> Html:

@@ -57,6 +57,14 @@ def test_runs_that_take_long_to_simulate_have_no_forecast(tmp_path, monkeypatch)
     facts, _ = begun(tmp_path / "run.db", RUNS["robust"][0])
     assert facts.plan is None
     assert "not forecast" in str(page.sections(facts))
+    assert "take too long to simulate" in str(page.sections(facts))
+
+
+def test_peers_whose_means_are_known_are_not_said_to_be_unknown(tmp_path, monkeypatch):
+    monkeypatch.setattr(similar, "MOST_STEPS", 10)
+    facts, _ = begun(tmp_path / "run.db", RUNS["peers"][0])
+    assert facts.plan is None
+    assert "take too long to simulate" in str(page.sections(facts))
 
 
 @pytest.mark.parametrize("name", ["pooled", "bet, liars", "robust-fed-sel"])

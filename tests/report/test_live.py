@@ -132,6 +132,11 @@ def test_a_mesh_node_shows_what_it_knows_about_the_others(tmp_path, exchange):
     whole = Page(page.read(place))
     safe(whole)
     assert "What one node sees: north-1" in whole.text
+    ends = re.compile(r"[\d.]+ to [\d.]+ %")
+    if exchange == "intervals":  # an option has one interval on a page
+        promised = set(ends.findall(Page(stream.sections["leaderboard"]).text))
+        assert set(ends.findall(Page(stream.sections["arms"]).text)) <= promised
+        assert set(ends.findall(view)) <= promised
 
 
 def test_the_page_starts_before_the_journal_exists_and_follows_to_the_verdict(tmp_path):

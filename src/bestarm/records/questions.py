@@ -5,6 +5,7 @@ For the terminal and the pages. All numbers are on the user's scale.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from bestarm.problem.problem import Problem
 from bestarm.problem.question import KINDS, Cells, Question, lead_said, shared_options
 from bestarm.problem.scale import Scale
 from bestarm.protocol.rounds import OTHER_SITES
+from bestarm.protocol.trace import Wealth
 from bestarm.protocol.verdict import REASONS, Answer, Verdict
 from bestarm.records.describe import are_shares, unit_of
 from bestarm.records.figures import said, span
@@ -26,7 +28,8 @@ from bestarm.util.text import counted
 class OptionRow(msgspec.Struct, frozen=True, kw_only=True):
     """An option: its value over all sites, its mean at each site, its pulls, and what became of it.
 
-    `at` are its pulls at each site, and `left` is the round in which it left a site's own race.
+    `at` are its pulls at each site, and `left` is the round in which it left a site's own race, because of
+    the bets in `why`.
     """
 
     name: str
@@ -36,6 +39,7 @@ class OptionRow(msgspec.Struct, frozen=True, kw_only=True):
     result: str
     at: tuple[int, ...]
     left: tuple[int | None, ...]
+    why: tuple[Wealth | None, ...] = ()
 
 
 class OptionTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +124,7 @@ def option_table(
     value[weights.sum(axis=0) == 0] = np.nan
     over_all = int(bool(certificate["server"].get("over_all")))
     left = {(row["option"], row["race"] - over_all): row["block"] for row in certificate["server"]["exits"]}
+    bets = _last_bets(certificate["server"])
     rows = [
         OptionRow(
             name=name,
@@ -129,6 +134,7 @@ def option_table(
             result=_result(name, layout.question, verdict, certificate, k),
             at=tuple(int(count[cells.site == j, k].sum()) for j in sites),
             left=tuple(left.get((k, j)) for j in sites),
+            why=tuple(bets.get((k, j + over_all)) if (k, j) in left else None for j in sites),
         )
         for k, name in enumerate(cells.options)
     ]
@@ -140,6 +146,18 @@ def option_table(
         rows=tuple(rows[k] for k in order),
         bests=tuple(_best(cells.options, by_site[j]) for j in sites),
     )
+
+
+def _last_bets(server: Mapping[str, Any]) -> dict[tuple[int, int], Wealth]:
+    """The bets against each option in each race that asks for the best one, after their last block."""
+    levels = server.get("levels", ())
+    return {
+        (option, row["race"]): Wealth(log_wealth, -math.log(levels[row["race"]]))
+        for row in server["wealth"]
+        if row["race"] < len(levels)
+        for option, log_wealth in zip(row["option"], row["log_wealth"], strict=False)
+        if not isinstance(log_wealth, list)
+    }
 
 
 def _average(rows: Any) -> Any:

@@ -72,6 +72,7 @@ def site_standings(facts: RunFacts) -> list[list[Standing]]:
                 continue  # it is not offered there, or was not played
             name, answer = f"{site}/{row.name}", answers.get(site)
             cell, left = told.get(name), row.left[j]
+            bets = row.why[j] if row.why else None
             state: State
             best = answer is not None and answer.answer == "best"
             if best and answer is not None and answer.option == row.name:
@@ -92,6 +93,7 @@ def site_standings(facts: RunFacts) -> list[list[Standing]]:
                     upper=ends[1],
                     pulls=row.at[j],
                     left="" if left is None else f"round {left}",
+                    why="" if bets is None else bets_said(bets),
                 )
             )
         found.append(_ranked(facts, rows))
@@ -125,28 +127,19 @@ class _Known:
     def __init__(self, facts: RunFacts) -> None:
         self.facts, self.won = facts, winners(facts)
         options = facts.card.options if facts.card else ()
-        self.told = {option.name: option for option in options if option.mean is not None}
+        self.told = {option.name: option for option in options}
         self.lines = {line.name: line for line in facts.lines}
         self.traces = {f"{facts.groups[t.group].name}/{t.arm}": t for t in facts.traces}
         self.exits = {exit_.name: exit_ for exit_ in reversed(facts.exits)}
         self.rows = {row.name: row for row in facts.options_by_site.rows} if facts.options_by_site else {}
         self.early = {arm.name: arm for arm in facts.so_far}
         self.dropped = {warning.group for warning in facts.warnings if DROPPED in warning.text}
-        # Intervals of rounds are illustrative, and have no place beside those that the card promises.
-        promised = facts.card is not None and facts.card.alpha is not None
-        self.only_card = promised and not facts.method.claims_intervals
         undecided = facts.undecided.left if facts.undecided else ()
         self.left = set(undecided or (facts.verdict.candidates if facts.verdict else ()))
 
     def standing(self, name: str, place: int) -> Standing:
         """An option, without its lead."""
         span, pulls, mean = self._numbers(name)
-        if told := self.told.get(name):  # the card's numbers, once there is a verdict
-            mean, span, pulls = told.mean, told.interval or (None, None), told.pulls or pulls
-        elif name in self.won:
-            mean, span = self._said(name, mean, span)
-        elif self.only_card:
-            span = None, None
         exit_, (state, became) = self._exit(name), self.state(name)
         if mean is None and state == "in" and self.lines and self.facts.verdict is None:
             became = "not told to the server"
@@ -164,9 +157,20 @@ class _Known:
         )
 
     def _numbers(self, name: str) -> tuple[Span, int | None, float | None]:
-        """The interval, the pulls and the mean of an option, from the source that saw most of it."""
+        """The interval, the pulls and the mean of an option: those of the card, once there is one.
+
+        Before, they are from the source that saw most of it.
+        """
+        row = self.rows.get(name)
+        if told := self.told.get(name):
+            pulls = row.pulls if told.pulls is None and row else told.pulls
+            return told.interval or (None, None), pulls, told.mean
+        if arm := self.early.get(name):  # before the first round, means of the rewards themselves
+            return (None, None), arm.pulls, arm.mean
+        if self.facts.card is not None:  # a server that asks about several sites knows all means
+            return (None, None), row.pulls if row else None, row.value if row else None
         line, trace, exit_ = self.lines.get(name), self.traces.get(name), self.exits.get(name)
-        if row := self.rows.get(name):
+        if row is not None:
             return (None, None) if line is None else (line.lower[-1], line.upper[-1]), row.pulls, row.value
         found: list[tuple[Span, int, float]] = [
             ((band.lower[-1], band.upper[-1]), band.pulls[-1], band.mean[-1])
@@ -175,21 +179,9 @@ class _Known:
         ]
         if line and name in self.won:
             return found[0]
-        if arm := self.early.get(name):  # before the first round, means of the rewards themselves
-            return (None, None), arm.pulls, arm.mean
         if exit_:
             found.append(((exit_.lower, exit_.upper), exit_.pulls_last, exit_.mean))
         return max(found, key=lambda source: source[1], default=((None, None), None, None))
-
-    def _said(self, name: str, mean: float | None, span: Span) -> tuple[float | None, Span]:
-        """The mean and the interval of the winner, as the verdict says them."""
-        verdict = self.facts.verdict
-        assert verdict is not None
-        value, interval = verdict.mean, verdict.interval
-        for answer in verdict.answers:
-            if answer.option == name and answer.site is None:
-                value, interval = answer.value, answer.interval
-        return mean if value is None else value, interval or span
 
     def _exit(self, name: str) -> ExitFacts | None:
         """The exit of an option, or of the whole group that it was the last option of."""
@@ -222,10 +214,12 @@ class _Known:
 
 
 def when(exit_: ExitFacts) -> str:
-    """When an option was dropped."""
+    """When an option was dropped: in which round, or after how many pulls of a client."""
+    if exit_.round is not None:
+        return f"round {exit_.round}"
     many = exit_.pulls_last != exit_.pulls
     pulls = f"{number(exit_.pulls)} to {number(exit_.pulls_last)}" if many else number(exit_.pulls)
-    return f"{pulls} pulls" if exit_.round is None else f"round {exit_.round}, {pulls} pulls"
+    return f"{pulls} pulls{' per client' * ((exit_.of or 1) > 1)}"
 
 
 def why_out(facts: RunFacts, exit_: ExitFacts) -> str:
@@ -251,14 +245,18 @@ def because(exit_: ExitFacts, *, percent: bool = False) -> str:
             apart = abs((exit_.rival_mean or 0.0) - exit_.mean)
             return f"{shown(apart, '')} behind the best, at least c·α = {shown(bound, ' points')}"
         case Apart(end, best):
-            return f"its interval ends at {shown(end)}, the best one begins at {shown(best)}"
-        case Wealth(log_wealth, limit):
-            return (
-                f"the bets against it reached {_times(log_wealth)} times their start, at least "
-                f"1/δ = {_times(limit)}"
-            )
+            side = "below" if end <= best else "above"  # where less is better
+            return f"its interval lay {side} that of {exit_.rival or 'the best one'}"
+        case Wealth():
+            return bets_said(exit_.why)
         case _:
             return "–"
+
+
+def bets_said(won: Wealth) -> str:
+    """How much the bets against an option won, and how much they had to."""
+    reached, level = _times(won.log_wealth), _times(won.limit)
+    return f"the bets against it reached {reached} times their start, at least the level {level}"
 
 
 def _times(log_wealth: float) -> str:

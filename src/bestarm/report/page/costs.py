@@ -42,7 +42,8 @@ def _beside_plan(facts: RunFacts) -> Html:
         value = getattr(facts.costs, key)
         if value is None:
             continue
-        row: list[Any] = [title, number(value)]
+        honest = " of the honest clients" if key == "pulls" and facts.liars else ""
+        row: list[Any] = [title + honest, number(value)]
         if plan:
             span = plan.ranges.get(key)
             row.append("–" if span is None else number(span.mean, 3))

@@ -29,7 +29,7 @@ from bestarm.report.page.parts import (
 from bestarm.report.page.trust import notes, trust
 from bestarm.report.standings import when, why_out
 from bestarm.report.svg import number
-from bestarm.report.words import against_control, interval_note
+from bestarm.report.words import against_control
 from bestarm.util.text import counted
 
 
@@ -75,7 +75,7 @@ def top(facts: RunFacts) -> Html:
 def _race(facts: RunFacts) -> Html | None:
     """The race of wealths for a method that bets, that of intervals for the others."""
     if facts.wealths is not None:
-        return join(_wealths(facts), fold("The means and their intervals", _intervals(facts)))
+        return join(_wealths(facts), fold("The means", _intervals(facts)))
     return _intervals(facts)
 
 
@@ -88,8 +88,8 @@ def _wealths(facts: RunFacts) -> Html | None:
     assert facts.wealths is not None
     if any(against_control(facts, bet.name) for bet in facts.wealths.bets):
         caption = (
-            "Bets on the answer about each option; of several, the largest is drawn. An option whose wealth "
-            "reaches the dashed line is settled (×). The scale is logarithmic."
+            "Bets on the answer about each option or, while it is open, on the answer whose bets won most. "
+            "An option whose wealth reaches the dashed line is settled (×). The scale is logarithmic."
         )
     return figure(
         partial(svg.wealth_race, facts),
@@ -106,18 +106,17 @@ def _intervals(facts: RunFacts) -> Html | None:
         return tag("p", f"{text}{own}.")
     if not facts.lines:
         return tag("p", "No round was completed.")
-    note = f" {interval_note(facts.method)}".rstrip()
     first = "what the first honest client of each group sent"
     source = first if facts.method.peers else "what the server knew"
     others = len(facts.roster) - len(facts.lines)
     inner = f" The {others} other options lost inside their site: see the leaderboard." if others > 0 else ""
-    caption = (
-        f"How the intervals that the run worked with shrank, from {source}. A cross marks where an option "
-        f"was dropped. The leaderboard has the interval of each option.{note}"
-    )
+    what = "How the intervals of the options shrank" if svg.has_bands(facts) else "The means of the options"
+    caption = f"{what}, from {source}. A cross marks where an option was dropped."
+    if facts.card is not None and facts.card.alpha is not None:
+        caption += " A line ends with the interval of the leaderboard."
     drawn = svg.drawable(facts)
     shown = figure(partial(svg.race, facts), caption + inner + _not_drawn(len(drawn) - svg.MOST_LINES))
-    return shown or tag("p", f"There was only one round: the leaderboard shows where it ended.{note}")
+    return shown or tag("p", "There was only one round: the leaderboard shows where it ended.")
 
 
 def _not_drawn(count: int) -> str:
@@ -128,7 +127,7 @@ def arms(facts: RunFacts) -> Html:
     """Each arm inside its group, and which arms were dropped, when and why."""
     wide = [tag("div", panel, class_="panel") for panel in svg.inside(facts, 430)]
     parts: list[Any] = []
-    own = isinstance(facts, SiteFacts)
+    own = svg.has_own_bands(facts)
     if wide:
         more = 0 if isinstance(facts, SiteFacts) else len(facts.groups) - len(wide)
         caption = (

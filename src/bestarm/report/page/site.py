@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bestarm.protocol.verdict import Verdict
-from bestarm.records.card import OptionFacts
+from bestarm.records.card import Interval, OptionFacts
 from bestarm.records.figures import labels, option_said, rough, said, span
 from bestarm.report.facts import SiteFacts
+from bestarm.report.facts.structs import OwnArmFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.page.answer import answer, entry
 from bestarm.report.page.leaderboard import leaderboard
@@ -120,13 +121,9 @@ def _wants(facts: SiteFacts) -> str:
 
 
 def _arms(facts: SiteFacts) -> Html:
-    verdict = facts.verdict
     rows: list[list[Any]] = []
     for arm in facts.arms[:MOST_ROWS]:
-        mean = arm.mean
-        ends = None if arm.lower is None or arm.upper is None else (arm.lower, arm.upper)
-        if verdict and verdict.interval and verdict.arm == f"{facts.group}/{arm.name}":
-            mean, ends = verdict.mean, verdict.interval  # an option has only one interval
+        mean, ends = _numbers(facts, arm)
         shown = (
             rough(mean, facts.percent) if mean is None or ends is None else said(mean, ends, facts.percent)
         )
@@ -145,14 +142,31 @@ def _arms(facts: SiteFacts) -> Html:
     )
 
 
+def _numbers(facts: SiteFacts, arm: OwnArmFacts) -> tuple[float | None, Interval | None]:
+    """The mean and the interval of an arm here: those of the answer above, once it has some."""
+    name, verdict = f"{facts.group}/{arm.name}", facts.verdict
+    if told := _told(facts, name):
+        return told.mean, told.interval
+    if verdict and verdict.interval and verdict.arm == name:
+        return verdict.mean, verdict.interval
+    return arm.mean, None if arm.lower is None or arm.upper is None else (arm.lower, arm.upper)
+
+
+def _told(facts: SiteFacts, option: str) -> OptionFacts | None:
+    """What the answer card says about an option."""
+    return next((row for row in facts.card.options if row.name == option), None) if facts.card else None
+
+
 def _view(facts: SiteFacts) -> Html | None:
     if not facts.peer:
         return None
     rows: list[list[Any]] = []
     for seen in facts.view[:MOST_ROWS]:
         arm = "not known yet" if seen.arm is None else name(seen.arm, 80)
-        value = rough(seen.mean, facts.percent)
-        value = value if seen.interval is None else span(seen.interval, facts.percent)
+        told = _told(facts, f"{seen.group}/{seen.arm}")
+        ends = seen.interval if told is None else told.interval
+        value = rough(seen.mean if told is None else told.mean, facts.percent)
+        value = value if seen.interval is None or ends is None else span(ends, facts.percent)
         fate = "" if seen.standing is None else "in the race" if seen.standing else "beaten"
         rows.append([name(seen.group, 80), arm, value, fate])
     heard: list[list[Any]] = [

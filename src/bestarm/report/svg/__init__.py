@@ -11,7 +11,16 @@ from bestarm.report.numbers import number
 from bestarm.report.svg.base import Axis, path, words
 from bestarm.report.svg.chart import spread
 from bestarm.report.svg.costs import cell_name, comparison, loads
-from bestarm.report.svg.intervals import MOST_LINES, bets_drawn, drawable, inside, race, wealth_race
+from bestarm.report.svg.intervals import (
+    MOST_LINES,
+    bets_drawn,
+    drawable,
+    has_bands,
+    has_own_bands,
+    inside,
+    race,
+    wealth_race,
+)
 from bestarm.report.svg.maps import graph, matrix, network
 
 __all__ = [
@@ -22,6 +31,8 @@ __all__ = [
     "comparison",
     "drawable",
     "graph",
+    "has_bands",
+    "has_own_bands",
     "inside",
     "loads",
     "matrix",

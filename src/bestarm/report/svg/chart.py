@@ -7,13 +7,12 @@ belongs to, and the points of a line with their numbers in words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bestarm.problem.scale import Scale
 from bestarm.report.colours import COLOURS, colour, dash
-from bestarm.report.facts import BandFacts
 from bestarm.report.markup import Html, clean, tag
 from bestarm.report.numbers import number
 from bestarm.report.standings import State
@@ -26,7 +25,10 @@ WON = "M0 -7L1.8 -2.2L6.7 -2.2L2.8 .9L4.2 5.7L0 2.9L-4.2 5.7L-2.8 .9L-6.7 -2.2L-
 
 @dataclass(frozen=True)
 class Curve:
-    """The line of an option; `at` has its horizontal positions, `cross` says whether it ends in a cross."""
+    """The line of an option; `at` has its horizontal positions, `cross` says whether it ends in a cross.
+
+    `end` is an interval at its last point.
+    """
 
     name: str
     place: int
@@ -35,6 +37,7 @@ class Curve:
     value: Sequence[float]
     lower: Sequence[float] = ()
     upper: Sequence[float] = ()
+    end: tuple[float, float] | None = None
     note: str = ""
     cross: bool = False
 
@@ -42,6 +45,11 @@ class Curve:
     def label(self) -> str:
         """The name, with what became of the option."""
         return f"{self.name} ({self.note})" if self.note else self.name
+
+    @property
+    def heights(self) -> tuple[float, ...]:
+        """All values that are drawn."""
+        return (*self.value, *self.lower, *self.upper, *(self.end or ()))
 
 
 @dataclass(frozen=True)
@@ -60,10 +68,10 @@ class Frame:
     log: bool = False
 
 
-def spread(lines: Sequence[BandFacts], scale: Scale, *, means: bool = False) -> tuple[float, float]:
-    """The range of the lines' intervals, or with `means` of their means, with a margin, within the scale."""
-    low = min(min(line.mean if means else line.lower) for line in lines)
-    high = max(max(line.mean if means else line.upper) for line in lines)
+def spread(values: Iterable[float], scale: Scale) -> tuple[float, float]:
+    """The range of some values, with a margin, within the scale."""
+    found = list(values)
+    low, high = min(found), max(found)
     margin = 0.04 * (high - low) or 0.02 * (scale.high - scale.low)
     return max(low - margin, scale.low), min(high + margin, scale.high)
 
@@ -167,6 +175,8 @@ def _drawn(curve: Curve, x: Axis, y: Axis, place: Frame) -> Html:
             inner.append(path([upper[0], lower[0]], class_="whisker"))
         else:
             inner.append(path([*upper, *lower[::-1]], class_="band"))
+    if curve.end:
+        inner.append(path([(at[-1], y(end)) for end in curve.end], class_="whisker"))
     if len(at) == 1:
         inner.append(tag("circle", cx=at[0], cy=line[0][1], r=4))
     else:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
+from bestarm.records.card import OptionFacts
 from bestarm.report.colours import places
 from bestarm.report.facts import BetFacts, LineFacts, RunFacts, SiteFacts, TraceFacts
 from bestarm.report.markup import Html
@@ -33,14 +36,32 @@ def drawable(facts: RunFacts) -> list[LineFacts]:
     return sorted(better_first(facts, lines), key=lambda line: -len(line.pulls))
 
 
+def has_bands(facts: RunFacts) -> bool:
+    """Whether the race shows how intervals shrank: those that the method claims, while they are promised.
+
+    A peer's own ones are not those of the answer, which follow from what its neighbours say.
+    """
+    if facts.card is None:
+        return facts.method.claims_intervals
+    return facts.method.claims_intervals and facts.card.alpha is not None and not facts.method.peers
+
+
 def race(facts: RunFacts, width: int) -> Html | None:
-    """How the options' intervals shrank, over rounds or over pulls, whichever the method counts."""
+    """How the options' intervals shrank, over rounds or over pulls, whichever the method counts.
+
+    There are bands where the method claims intervals, and a line ends with the mean and the interval that the
+    answer card has for the option.
+    """
     by = facts.method.axis
     lines = better_first(facts, drawable(facts)[:MOST_LINES])
     at = {line.name: line.round if by == "round" else line.pulls for line in lines}
     if max((len(values) for values in at.values()), default=0) < 2:
         return None
     place, state = places(facts.roster), states(facts)
+    if facts.card is not None:
+        told = {option.name: option for option in facts.card.options}
+        lines = [_as_told(line, told.get(line.name)) for line in lines]
+    bands = has_bands(facts)
     curves = [
         Curve(
             name=line.name,
@@ -48,8 +69,9 @@ def race(facts: RunFacts, width: int) -> Html | None:
             state=state.get(line.name, "in" if line.fate == "in" else "out"),
             at=at[line.name],
             value=line.mean,
-            lower=line.lower,
-            upper=line.upper,
+            lower=line.lower if bands else (),
+            upper=line.upper if bands else (),
+            end=None if bands or facts.card is None or not line.lower else (line.lower[-1], line.upper[-1]),
             note=fate_of(facts, line),
             cross=line.fate != "in",
         )
@@ -61,9 +83,18 @@ def race(facts: RunFacts, width: int) -> Html | None:
         titles=(title, cut(facts.mean, width - 60)),
         width=width,
         height=340 if width > PHONE else 260,
-        span=spread(lines, facts.scale),
+        span=spread((y for curve in curves for y in curve.heights), facts.scale),
     )
     return chart(curves, layout)
+
+
+def _as_told(line: LineFacts, told: OptionFacts | None) -> LineFacts:
+    """The line with the mean and the interval of the answer card at its end; one interval, or none."""
+    mean = line.mean if told is None or told.mean is None else (*line.mean[:-1], told.mean)
+    if told is None or told.interval is None:
+        return replace(line, mean=mean, lower=(), upper=())
+    low, high = told.interval
+    return replace(line, mean=mean, lower=(*line.lower[:-1], low), upper=(*line.upper[:-1], high))
 
 
 def bets_drawn(facts: RunFacts) -> list[BetFacts]:
@@ -122,22 +153,27 @@ def _wealth(log_wealth: float, limit: float) -> float:
     return math.exp(min(max(log_wealth, -limit), 1.6 * limit))
 
 
+def has_own_bands(facts: RunFacts) -> bool:
+    """Whether the options of a group are drawn with intervals."""
+    return isinstance(facts, SiteFacts) and facts.verdict is None
+
+
 def inside(facts: RunFacts, width: int) -> list[Html]:
     """Each option's mean inside its group as its pulls grew: one panel per group, the winner's first.
 
-    Only a client's own page has intervals here: elsewhere an option has its one interval in the leaderboard.
+    Only a client's own page has intervals here, and only before the verdict: then an option has its one
+    interval in a table.
     """
     by_group: dict[int, list[TraceFacts]] = {}
     for trace in facts.traces:
         by_group.setdefault(trace.group, []).append(trace)
     if not by_group:
         return []
-    own, place, state = isinstance(facts, SiteFacts), places(facts.roster), states(facts)
+    own, place, state = has_own_bands(facts), places(facts.roster), states(facts)
     sign = 1 if facts.scale.goal == "min" else -1
     ranked = sorted(by_group, key=lambda j: min(sign * t.mean[-1] for t in by_group[j]))[:MOST_PANELS]
     chosen = {j: sorted(by_group[j], key=lambda t: (t.out, sign * t.mean[-1]))[:MOST_LINES] for j in ranked}
-    span = spread([t for traces in chosen.values() for t in traces], facts.scale, means=not own)
-    panels = []
+    drawn: list[tuple[str, list[Curve]]] = []
     for j, traces in chosen.items():
         group = facts.groups[j]
         curves = [
@@ -157,6 +193,7 @@ def inside(facts: RunFacts, width: int) -> list[Html]:
         heading = group.name + (f", as {traces[0].client} saw it" if group.clients > 1 else "")
         if len(by_group[j]) > len(traces):
             heading += f": the best {len(traces)} of {len(by_group[j])} arms"
-        titles = ("pulls of the option", cut(facts.mean, width - 60))
-        panels.append(chart(curves, Frame("pulls", titles, width, 230, span, heading)))
-    return panels
+        drawn.append((heading, curves))
+    span = spread((y for _, curves in drawn for curve in curves for y in curve.heights), facts.scale)
+    titles = ("pulls of the option", cut(facts.mean, width - 60))
+    return [chart(curves, Frame("pulls", titles, width, 230, span, heading)) for heading, curves in drawn]
