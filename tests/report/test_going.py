@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import msgspec
 import pytest
 
@@ -10,6 +12,7 @@ from bestarm.deploy.federation import files
 from bestarm.graphs.generators import complete
 from bestarm.report import follow, page
 from bestarm.report.facts import as_it_looks, forecast
+from bestarm.report.forecaster import PENDING, Forecast, Forecaster
 from bestarm.simulate import run_journal as kept
 from bestarm.simulate.network import Network
 from bestarm.study import similar
@@ -57,14 +60,23 @@ def test_runs_that_take_long_to_simulate_have_no_forecast(tmp_path, monkeypatch)
     facts, _ = begun(tmp_path / "run.db", RUNS["robust"][0])
     assert facts.plan is None
     assert "not forecast" in str(page.sections(facts))
-    assert "take too long to simulate" in str(page.sections(facts))
 
 
-def test_peers_whose_means_are_known_are_not_said_to_be_unknown(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["peers", "robust"])
+def test_a_run_whose_means_are_known_says_why_it_has_no_forecast(tmp_path, monkeypatch, name):
     monkeypatch.setattr(similar, "MOST_STEPS", 10)
-    facts, _ = begun(tmp_path / "run.db", RUNS["peers"][0])
+    facts, _ = begun(tmp_path / "run.db", RUNS[name][0])
     assert facts.plan is None
-    assert "take too long to simulate" in str(page.sections(facts))
+    assert "Runs like this one are not simulated here." in str(
+        page.sections(facts)
+    )  # a file makes no forecast
+    done = threading.Event()
+    forecaster, due = Forecaster(done.set), Forecast(0, 0, lambda stop: None)
+    assert forecaster.now(facts, due).no_plan == PENDING
+    assert done.wait(60)
+    text = str(page.sections(forecaster.now(facts, due)))
+    assert "Runs like this one take too long to simulate here." in text
+    assert "Too little is known" not in text
 
 
 @pytest.mark.parametrize("name", ["pooled", "bet, liars", "robust-fed-sel"])

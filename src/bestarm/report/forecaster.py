@@ -15,6 +15,7 @@ import msgspec
 from bestarm.report.facts import PlanFacts, RunFacts
 
 PENDING = "Similar runs are being simulated."
+TOO_LONG = "Runs like this one take too long to simulate here."
 EARLIER = "No forecast was made at this moment."
 
 
@@ -47,7 +48,9 @@ class Forecaster:
                 threading.Thread(target=self._make, args=(forecast,), name="forecast", daemon=True).start()
             newest = max((one for one in self._plans if one[0] == at[0] and one <= at), default=None)
             plan = self._plans[newest] if newest else None
-            return msgspec.structs.replace(facts, plan=plan, no_plan="" if newest == at else PENDING)
+            known = facts.heterogeneity is not None  # it follows from the true means
+            done = TOO_LONG if known and plan is None else ""
+            return msgspec.structs.replace(facts, plan=plan, no_plan=done if newest == at else PENDING)
 
     def earlier(self, facts: RunFacts, forecast: Forecast | None) -> RunFacts:
         """Add the forecast that was made at an earlier moment, if there is one."""

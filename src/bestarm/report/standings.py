@@ -170,15 +170,14 @@ class _Known:
         if self.facts.card is not None:  # a server that asks about several sites knows all means
             return (None, None), row.pulls if row else None, row.value if row else None
         line, trace, exit_ = self.lines.get(name), self.traces.get(name), self.exits.get(name)
+        span: Span = (line.lower[-1], line.upper[-1]) if line else (None, None)
         if row is not None:
-            return (None, None) if line is None else (line.lower[-1], line.upper[-1]), row.pulls, row.value
-        found: list[tuple[Span, int, float]] = [
-            ((band.lower[-1], band.upper[-1]), band.pulls[-1], band.mean[-1])
-            for band in (line, trace)
-            if band
-        ]
-        if line and name in self.won:
-            return found[0]
+            return span, row.pulls, row.value
+        if line:  # as the race shows it
+            return span, line.pulls[-1], line.mean[-1]
+        found: list[tuple[Span, int, float]] = []
+        if trace:
+            found.append(((trace.lower[-1], trace.upper[-1]), trace.pulls[-1], trace.mean[-1]))
         if exit_:
             found.append(((exit_.lower, exit_.upper), exit_.pulls_last, exit_.mean))
         return max(found, key=lambda source: source[1], default=((None, None), None, None))

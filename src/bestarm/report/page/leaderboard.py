@@ -69,7 +69,7 @@ def _said(facts: RunFacts, ranked: Sequence[Standing], text: str) -> str:
         kept = facts.card is not None and facts.card.kept
         silent = "A dash is what the clients kept: they sent no summaries."
         found.append(silent if kept else "A dash is what the server was never told: it stayed at the site.")
-    if facts.liars and facts.costs.pulls is not None and any(one.pulls for one in ranked):
+    if facts.liars and facts.card is not None and any(one.pulls for one in ranked):
         found.append("Pulls include those that liars claim; the cost counts honest clients only.")
     points = ", in percentage points" if facts.percent else ""
     found.append(f"Lead: how far an option is ahead of the next one{points}.")

@@ -97,7 +97,7 @@ def _end(facts: RunFacts) -> Html:
     span = facts.plan.ranges.get(key) if facts.plan else None
     if facts.plan is None or span is None:
         known = facts.rounds or facts.heterogeneity  # which follows from the true means
-        why = "Runs like this one take too long to simulate here." if known else "Too little is known yet."
+        why = "Runs like this one are not simulated here." if known else "Too little is known yet."
         return entry("Similar runs end", "not forecast", facts.no_plan or why)
     note = f"90 % of {facts.plan.trials} simulated runs {facts.plan.note}"
     return entry("Similar runs end", _after(span, "time step" if facts.method.peers else "round"), note)
