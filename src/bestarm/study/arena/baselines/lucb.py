@@ -3,7 +3,7 @@
 Both stop when the leader's lower bound is at least that rival's upper bound. They differ in their bounds.
 
 *LUCB* (Kalyanakrishnan, Tewari, Auer and Stone 2012) has the radius √(ln(5Kt⁴/(4δ)) / (2n)) in round t. The
-paper could not be read; the rate ln(5Kt⁴/(4δ)) is that of public code of a later method, AT-LUCB.
+paper could not be read; ln(5Kt⁴/(4δ)) is the rate in public code of AT-LUCB, a later method, for KL bounds.
 *Proof.* In round t an arm has at most t pulls. A wrong answer needs the best arm's mean above its upper
 bound, or another arm's mean below its lower bound: one side per arm. By Hoeffding's inequality and a union
 over arms, rounds and counts that has probability at most Σ_t t·K·4δ/(5Kt⁴) = 0.8·ζ(3)·δ < δ. ∎
