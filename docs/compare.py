@@ -147,14 +147,17 @@ def _counted(wrong: int, undecided: int, trials: int, runs: str) -> str:
 
 
 def baselines() -> str:
-    """Whether each baseline with a proof keeps δ on an instance of its own, in a sentence."""
+    """Whether each baseline with a proof keeps δ on instances of its own, in a sentence."""
     rows = [row for row in kept("baselines") if "baseline" in row]
-    names = ", ".join(f"{row['baseline']} ({row['instance']})" for row in rows)
+    places: dict[str, list[str]] = {}
+    for row in rows:
+        places.setdefault(row["baseline"], []).append(row["instance"])
+    names = ", ".join(f"{name} ({', '.join(instances)})" for name, instances in places.items())
     trials = " or ".join(f"{number:,}" for number in sorted({row["trials"] for row in rows}))
     wrong, undecided = (sum(row[key] for row in rows) for key in ("wrong", "undecided"))
     runs, most = sum(row["trials"] for row in rows), max(row["most"] for row in rows)
     return (
-        f"{names}: {trials} trials each. {_counted(wrong, undecided, runs, 'runs')} "
+        f"{names}: {trials} trials on each instance. {_counted(wrong, undecided, runs, 'runs')} "
         f"The exact 95 % interval of each error rate ends at {most:.2g} or below."
     )
 
