@@ -15,9 +15,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bestarm.stats.intervals import binomial_interval
+from bestarm.study.arena.overview import overview as rows_of
 from bestarm.study.arena.result import Arena, Entry
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,38 +31,22 @@ def _round(x: float | None) -> str:
     return f"{float(f'{x:.3g}'):,.3f}".rstrip("0").rstrip(".")
 
 
-def _geometric(values: list[float]) -> float | None:
-    return float(np.exp(np.mean(np.log(values)))) if values else None
-
-
 def _proof(entry: Entry) -> str:
     return "proved" if entry.proof else "heuristic"
 
 
 def overview(found: Arena) -> str:
     """One row per entrant: geometric means over the instances that it solved."""
-    rows = []
-    for entry in found.entries:
-        scores = [score for score in found.scores if score.method == entry.label]
-        solved = [score for score in scores if score.solved]
-        if not entry.headline or not scores:
-            continue
-        over = _geometric([score.over_limit for score in solved if score.over_limit])
-        errors, runs = sum(score.errors for score in scores), sum(score.trials for score in scores)
-        rows.append(
-            (
-                over is None,
-                over or _geometric([score.pulls.mean for score in solved]) or 0.0,
-                f"| {entry.title} | {_proof(entry)} | {len(solved)} of {len(scores)} | {_round(over)} "
-                f"| {_round(_geometric([s.rounds.mean for s in solved]))} "
-                f"| {_round(_geometric([s.bits_up.mean for s in solved]))} "
-                f"| {errors} of {runs:,} (≤ {binomial_interval(errors, runs)[1]:.2g}) "
-                f"| {sum(s.keeps == 'yes' for s in scores)} of {len(scores)} |",
-            )
-        )
+    lines = [
+        f"| {row.entry.title} | {_proof(row.entry)} | {len(row.solved)} of {len(row.scores)} "
+        f"| {_round(row.over_limit)} | {_round(row.mean('rounds'))} | {_round(row.mean('bits_up'))} "
+        f"| {row.errors} of {row.trials:,} (≤ {binomial_interval(row.errors, row.trials)[1]:.2g}) "
+        f"| {row.kept} of {len(row.scores)} |"
+        for row in rows_of(found, headline=True)
+    ]
     head = "| method | δ is kept | instances solved | pulls / limit | rounds | bits up | wrong "
     head += "| shown to keep δ |"
-    return "\n".join([head, "|---|---|---|---|---|---|---|---|", *(row for _, _, row in sorted(rows))])
+    return "\n".join([head, "|---|---|---|---|---|---|---|---|", *lines])
 
 
 OURS = {  # the arena's name for the same rule
@@ -164,14 +147,17 @@ def _counted(wrong: int, undecided: int, trials: int, runs: str) -> str:
 
 
 def baselines() -> str:
-    """Whether each baseline with a proof keeps δ on an instance of its own, in a sentence."""
+    """Whether each baseline with a proof keeps δ on instances of its own, in a sentence."""
     rows = [row for row in kept("baselines") if "baseline" in row]
-    names = ", ".join(f"{row['baseline']} ({row['instance']})" for row in rows)
+    places: dict[str, list[str]] = {}
+    for row in rows:
+        places.setdefault(row["baseline"], []).append(row["instance"])
+    names = ", ".join(f"{name} ({', '.join(instances)})" for name, instances in places.items())
     trials = " or ".join(f"{number:,}" for number in sorted({row["trials"] for row in rows}))
     wrong, undecided = (sum(row[key] for row in rows) for key in ("wrong", "undecided"))
     runs, most = sum(row["trials"] for row in rows), max(row["most"] for row in rows)
     return (
-        f"{names}: {trials} trials each. {_counted(wrong, undecided, runs, 'runs')} "
+        f"{names}: {trials} trials on each instance. {_counted(wrong, undecided, runs, 'runs')} "
         f"The exact 95 % interval of each error rate ends at {most:.2g} or below."
     )
 

@@ -74,6 +74,14 @@ def test_a_result_is_not_overwritten_by_one_that_lacks_some_of_it(tmp_path):
     assert ba.Arena.load(tmp_path).trials == 6
 
 
+def test_resuming_a_complete_arena_shows_its_table(tmp_path):
+    words = [*SMALL, "--out", str(tmp_path)]
+    first, again = run(*words), run(*words, "--resume")
+    assert (again.exit_code, again.stdout) == (0, first.stdout)
+    done = run(*words, "--resume", "--seed", "2")
+    assert "the study is complete" in str(done.exception)
+
+
 def test_the_list_names_every_method_baseline_and_instance():
     known = json.loads(run("arena", "--list", "--json").stdout)
     assert set(BASELINES) | {"bet", "fisher"} <= set(known["methods"])
@@ -92,6 +100,7 @@ def test_the_list_names_every_method_baseline_and_instance():
         (["--instances", "nowhere"], "unknown"),
         (["--trials", "0"], "trials"),
         (["--delta", "2"], "delta"),
+        (["--delta", "1e-300"], "delta = 1e-300"),
         (["--resume"], "folder"),
         (["--out", "README.md/x"], "README.md"),
         (["--out", "README.md"], "it is a file"),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import msgspec
+import numpy as np
 import pytest
 from docs import compare
 
 import bestarm as ba
+from bestarm.report.numbers import number
 from bestarm.report.page import of_arena, script
 from bestarm.report.svg.arena import front, numbered, profile
+from bestarm.study.arena.overview import overview
 
 KEPT = ba.Arena.load(compare.DATA)
 
@@ -42,6 +46,28 @@ def test_variants_of_ours_are_in_a_table_of_their_own(html):
     assert titles["fed-elim"] in first
     assert titles["batched"] not in first
     assert titles["batched"] in variants.split("Performance profiles</h2>")[0]
+
+
+def test_means_over_instances_are_over_the_solved_ones_as_in_docs_compare_md(html):
+    (row,) = (row for row in overview(KEPT, headline=True) if row.entry.label == "tri-bbai")
+    assert 0 < len(row.solved) < len(row.scores)
+    rounds = row.mean("rounds")
+    assert rounds == pytest.approx(np.exp(np.mean([np.log(score.rounds.mean) for score in row.solved])))
+    table = html.split("Methods over all instances</caption>")[1].split("</table>")[0]
+    line = table.split(f"<bdi>{row.entry.title}</bdi>")[1].split("</tr>")[0]
+    assert f'<td class="n">{number(rounds, 3)}</td>' in line
+    assert f"| {number(rounds, 3)} |" in compare.overview(KEPT).split(row.entry.title)[1]
+    titles = [row.entry.title for row in overview(KEPT, headline=True)]
+    assert [unescape(title) for title in re.findall("<bdi>([^<]*)</bdi>", table)] == titles
+
+
+def test_an_entrant_that_solved_nothing_has_no_means_and_comes_last():
+    scores = [
+        msgspec.structs.replace(score, undecided=1, over_limit=None) if score.method == "bet" else score
+        for score in KEPT.scores
+    ]
+    last = overview(msgspec.structs.replace(KEPT, scores=tuple(scores)), headline=True)[-1]
+    assert (last.entry.label, last.solved, last.over_limit, last.mean("rounds")) == ("bet", [], None, None)
 
 
 def test_pairs_that_were_not_run_are_listed_with_the_reason(html):

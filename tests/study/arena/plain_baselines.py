@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import xlogy
 
 import bestarm as ba
 from bestarm.study.arena.bandit import Bandit
@@ -183,6 +184,30 @@ def track_and_stop(rewards, delta):
             clipped = [min(max(mean, 1e-9), 1 - 1e-9) for mean in means]
             shares = list(ba.limit(ba.Problem.bernoulli([clipped]), 0.1).shares.values())
             state.pull(max(range(arms), key=lambda k: t * shares[k] - state.n[k]))
+
+
+def top_two(rewards, delta, rng):
+    """Makes the draws of the kernel, in its order. Rounding decides whether Z of equal means is 0, so Z is
+    computed as in likelihood.py."""
+    state, arms = State(rewards), len(rewards)
+
+    def f(n, s):
+        return xlogy(s, s) + xlogy(n - s, n - s) - xlogy(n, n)
+
+    def z(b, a):
+        (n, s), (m, r) = (state.n[a], state.s[a]), (state.n[b], state.s[b])
+        return 0 if s * m > r * n else max(f(n, s) + f(m, r) - f(n + m, s + r), 0)
+
+    while True:
+        best, settled = state.settled(delta)
+        if settled:
+            return best, sum(state.n)
+        draws = [rng.beta(1 + s, 1 + n - s) for n, s in zip(state.n, state.s, strict=True)]
+        leader = max(range(arms), key=lambda k: draws[k])
+        cost = {k: z(leader, k) for k in range(arms) if k != leader}
+        ahead = [k for k in cost if cost[k] == 0]
+        cost |= dict(zip(ahead, -rng.random(len(ahead)), strict=True))
+        state.pull(leader if rng.random() < 0.5 else min(cost, key=cost.get))
 
 
 def tri_bbai(rewards, delta):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ import pytest
 
 import bestarm as ba
 from bestarm.protocol.registry import GROUP
+from bestarm.report.page import of_arena
+from bestarm.study.arena.baselines import BASELINES
 from bestarm.study.arena.entrants import entrant
 from bestarm.study.arena.result import Arena, Entry, Ground, Mean, Score
 from bestarm.study.study import StudyInterrupted
@@ -120,6 +123,26 @@ def test_wrong_answers_are_counted_and_a_method_that_breaks_delta_is_shown_to(wh
     assert score.error[0] <= errors / 60 <= score.error[1]
 
 
+def test_whether_delta_is_kept_has_no_answer_if_no_run_had_one():
+    (score,) = small(["round-robin"], ["zipf"], trials=60, most=50).scores
+    assert (score.undecided, score.errors, score.keeps) == (60, 0, "no answer")
+    assert "<td>no answer</td>" in _page(small(["round-robin"], ["zipf"], most=50))
+
+
+def test_the_only_option_is_the_answer_without_a_pull():
+    methods = ["fisher", *BASELINES]
+    found = ba.arena(methods, {"one": ba.Problem.bernoulli([[0.4]]), **TINY}, trials=3, workers=1)
+    for name in methods:
+        score = found.score(name, "one")
+        assert (score.errors, score.undecided, score.pulls.mean, score.rounds.mean) == (0, 0, 0.0, 0.0)
+    assert found.profile("pulls", ["one"]) == {name: [1.0] for name in methods}
+    assert "Pulls against rounds on tiny" in _page(found)
+
+
+def _page(found):
+    return re.sub(r"</?span[^>]*>|(?<=<td) [^>]*", "", of_arena(found))
+
+
 def _nothing(bandit, delta, rng, trials, most):
     return None
 
@@ -212,6 +235,17 @@ def test_an_interrupted_arena_resumes_with_the_same_numbers(tmp_path):
     assert found == whole
 
 
+def test_a_complete_arena_resumes_to_its_result_unless_a_setting_differs(tmp_path):
+    whole = small(out=tmp_path)
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert small(out=tmp_path, resume=True) == small(out=tmp_path, resume=True, seed=None) == whole
+    fewer = {"methods": ["fisher"]}
+    for other in (fewer, {"instances": ["zipf"]}, {"trials": 11}, {"seed": 4}, {"delta": 0.2}, {"most": 10}):
+        with pytest.raises(ba.InputError, match="the study is complete"):
+            small(out=tmp_path, resume=True, **other)
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
 def test_there_is_no_command_for_what_was_given_in_python_only(tmp_path):
     guess = ba.Baseline("guess", "Guess", partial(_always, 0))
     zipf = ba.instances()["zipf"]
@@ -247,6 +281,8 @@ def test_there_is_no_command_for_what_was_given_in_python_only(tmp_path):
         ({"instances": {"x": 3}}, "Problem"),
         ({"trials": 0}, "trials"),
         ({"delta": 1.0}, "delta"),
+        ({"delta": 1e-300}, "delta = 1e-300"),
+        ({"delta": 5e-324, "methods": ["lil-ucb"]}, "delta = 5e-324"),
         ({"most": True}, "most"),
         ({"resume": True}, "folder"),
         ({"methods": ["fpe"], "instances": ["zipf"]}, "nothing can be run"),

@@ -27,6 +27,9 @@ SHARED = ba.Problem.from_rewards(
 )
 
 
+TINY = (0.1, 1e-15, 1e-30, 1e-100)
+
+
 def run(name, problem, trials=200, delta=0.1, seed=1, question="anywhere", most=10**6):
     baseline = BASELINES[name]
     bandit = Bandit(problem.coined() if baseline.coins else problem, question)
@@ -56,6 +59,14 @@ def test_a_kernel_makes_the_pulls_of_a_plain_transcription_on_the_same_rewards(n
     bandit, rewards = plain.told(means, seed)
     columns = BASELINES[name].kernel(bandit, 0.1, np.random.default_rng(0), 1, 10**6).columns()
     answer, pulls = getattr(plain, name.replace("-", "_"))(rewards, 0.1)
+    assert (columns["arm"][0], columns["pulls_total"][0]) == (f"g1/a{answer + 1}", pulls)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_top_two_makes_the_pulls_of_a_plain_transcription_with_the_same_draws(seed):
+    bandit, rewards = plain.told([0.7, 0.5, 0.2, 0.4], seed)
+    columns = BASELINES["top-two"].kernel(bandit, 0.1, np.random.default_rng(9), 1, 10**6).columns()
+    answer, pulls = plain.top_two(rewards, 0.1, np.random.default_rng(9))
     assert (columns["arm"][0], columns["pulls_total"][0]) == (f"g1/a{answer + 1}", pulls)
 
 
@@ -146,6 +157,14 @@ def test_the_sites_of_pulls_follow_from_their_rewards():
     assert Bandit(SMALL).sites_of(rng, np.array([[5, 4, 3]]), np.zeros((1, 3))).tolist() == [[9, 3]]
 
 
+@pytest.mark.parametrize("name", [name for name, b in BASELINES.items() if OVERALL in b.questions])
+def test_an_option_may_pay_always_or_never_at_every_site(name):
+    sure = ba.Problem.from_rewards({f"s{j}": {"always": 1.0, "never": 0.0, "half": 0.5} for j in range(3)})
+    columns = run(name, sure, trials=10, question=OVERALL).columns()
+    assert set(columns["arm"]) == {"always"}
+    assert (columns["pulls_max"] * 3 >= columns["pulls_total"]).all()
+
+
 def test_the_rate_of_kl_lucb_is_summable_and_below_that_of_its_paper():
     n = np.arange(1.0, 1e6)
     spent = np.exp(-rate(n, 10, 0.1)).sum() + 1e-2 / 11 * 10 * 1e6**-0.1  # the tail, by an integral
@@ -196,10 +215,18 @@ def test_a_further_batch_at_least_doubles_and_at_most_quadruples_the_pulls():
     assert (n + batch >= np.sqrt(2 * 96)).all()
 
 
-def test_the_inner_level_of_lil_ucb_solves_the_equation_of_its_paper():
+@pytest.mark.parametrize("delta", [0.1, 1e-15, 1e-30, 1e-100])
+def test_the_inner_level_of_lil_ucb_solves_the_equation_of_its_paper(delta):
     c = 2.01 / 0.01 * (1 / np.log(1.01)) ** 1.01
-    inner = inner_level(0.1, 0.01)
-    assert 4 * np.sqrt(c * inner) + 4 * c * inner == pytest.approx(0.1)
+    inner = inner_level(delta, 0.01)
+    assert 4 * np.sqrt(c * inner) + 4 * c * inner == pytest.approx(delta, rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("name", ["lil-ucb", "lil-ucb-heuristic"])
+def test_lil_ucb_pulls_more_for_a_smaller_delta_even_if_it_is_tiny(name):
+    pulls = [run(name, SMALL, trials=3, delta=delta).columns()["pulls_total"].min() for delta in TINY]
+    assert pulls == sorted(pulls)
+    assert pulls[-1] > 10 * pulls[0]
 
 
 def test_tri_bbai_makes_three_batches_if_its_test_passes_and_four_if_not():

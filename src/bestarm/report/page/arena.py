@@ -6,14 +6,13 @@ from functools import partial
 from shlex import quote
 from typing import Any
 
-import numpy as np
-
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.numbers import number
 from bestarm.report.page.parts import Section, code, command, figure, filled, fold
 from bestarm.report.svg.arena import front, numbered, profile
 from bestarm.stats.intervals import binomial_interval
-from bestarm.study.arena.result import Arena, Entry, Ground, Mean, Score
+from bestarm.study.arena.overview import Row, overview
+from bestarm.study.arena.result import Arena, Ground, Mean
 from bestarm.util.text import counted
 
 PROFILES = {"pulls": "pulls", "rounds": "rounds", "bits_up": "bits up"}
@@ -84,27 +83,24 @@ def _overview(found: Arena) -> Html:
         "rate, 95 %",
         "keeps δ",
     ]
-    main = [entry for entry in found.entries if entry.headline]
-    rest = [entry for entry in found.entries if not entry.headline]
-
-    def rows(entries: list[Entry]) -> list[list[Any]]:
-        scored = [(entry, [s for s in found.scores if s.method == entry.label]) for entry in entries]
-        ranked = sorted(scored, key=lambda pair: (_typical(pair[1]) is None, _typical(pair[1]) or 0.0))
-        return [_line(order[entry.label], entry, scores) for entry, scores in ranked if scores]
-
+    main, rest = (
+        [_line(order[row.entry.label], row) for row in overview(found, headline)]
+        for headline in (True, False)
+    )
     note = (
-        "Pulls / limit, rounds and bits are geometric means over the instances that a method ran on, so "
-        "compare methods on the same instances below. The limit applies to methods that keep δ on every "
+        "Pulls / limit, rounds and bits are geometric means over the instances that a method solved: every "
+        "run gave an answer, and the error rate was not shown to be above δ. To compare methods on the same "
+        "instances, see below. The limit applies to methods that keep δ on every "
         "problem with 0/1 rewards; there is none for the others, nor for averages over sites. "
         "Wrong: wrong answers of all runs, with the exact 95 % interval of their rate. Keeps δ: on how many "
         "instances the exact interval shows that the rate is at most δ; ✗ if it shows on one that it is not."
     )
     numbers = {0, 3, 4, 5, 6, 7, 8, 9}
     parts = [
-        table(head, rows(main), numbers=numbers, caption="Methods over all instances"),
+        table(head, main, numbers=numbers, caption="Methods over all instances"),
         tag("p", note, class_="note"),
     ]
-    if shown := rows(rest):
+    if rest:
         parts += [
             tag("h3", "Not quite as in their papers"),
             tag(
@@ -112,37 +108,26 @@ def _overview(found: Arena) -> Html:
                 "These are variants of ours, or a formula is from memory, so they are not in the table.",
                 class_="note",
             ),
-            table(head, shown, numbers=numbers, caption="Methods that are not quite as in their papers"),
+            table(head, rest, numbers=numbers, caption="Methods that are not quite as in their papers"),
         ]
     return join(*parts)
 
 
-def _typical(scores: list[Score]) -> float | None:
-    """The geometric mean of pulls over the limit."""
-    return _geometric([score.over_limit for score in scores if score.over_limit])
-
-
-def _geometric(values: list[float]) -> float | None:
-    return float(np.exp(np.mean(np.log(np.maximum(values, 1e-12))))) if values else None
-
-
-def _line(place: int, entry: Entry, scores: list[Score]) -> list[Any]:
-    errors, trials = sum(s.errors for s in scores), sum(s.trials for s in scores)
-    low, high = binomial_interval(errors, trials)
-    kept, broken = sum(s.keeps == "yes" for s in scores), any(s.keeps == "no" for s in scores)
-    solved = sum(s.solved for s in scores)
-    few = "" if solved == len(scores) else f", {solved} solved"
+def _line(place: int, row: Row) -> list[Any]:
+    low, high = binomial_interval(row.errors, row.trials)
+    ran, solved = len(row.scores), len(row.solved)
+    broken = any(score.keeps == "no" for score in row.scores)
     return [
         str(place),
-        name(entry.title, 60),
-        "proved" if entry.proof else "none",
-        f"{len(scores)}{few}",
-        number(_typical(scores), 3),
-        number(_geometric([s.rounds.mean for s in scores]), 3),
-        number(_geometric([s.bits_up.mean for s in scores]), 3),
-        f"{errors:,}",
+        name(row.entry.title, 60),
+        "proved" if row.entry.proof else "none",
+        f"{ran}" if solved == ran else f"{ran}, {solved} solved",
+        number(row.over_limit, 3),
+        number(row.mean("rounds"), 3),
+        number(row.mean("bits_up"), 3),
+        f"{row.errors:,}",
         f"{low:.2g} to {high:.2g}",
-        f"{kept} of {len(scores)}{' ✗' if broken else ''}",
+        f"{row.kept} of {ran}{' ✗' if broken else ''}",
     ]
 
 
@@ -199,7 +184,7 @@ def _instance(found: Arena, ground: Ground) -> Html:
     rows = []
     for score in found.on(ground.name):
         low, high = score.error
-        keeps = {"yes": "yes", "no": "✗ no", "open": "open"}[score.keeps]
+        keeps = "✗ no" if score.keeps == "no" else score.keeps
         least = "≥ " if score.undecided else ""
         rows.append(
             [

@@ -74,7 +74,7 @@ def _legend(label: str, place: int, left: float, top: float) -> list[Html]:
 def front(found: Arena, width: int, *, instance: str) -> Html | None:
     """Pulls against rounds of every entrant on an instance, with the front that no other beats in both."""
     scores = [score for score in found.on(instance) if score.solved]
-    if not scores:
+    if not scores or not all(score.pulls.mean and score.rounds.mean for score in scores):  # log axes
         return None
     limit = {ground.name: ground.limit for ground in found.grounds}[instance]
     pulls, rounds = [score.pulls.mean for score in scores], [score.rounds.mean for score in scores]

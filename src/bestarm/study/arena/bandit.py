@@ -182,8 +182,8 @@ class Bandit:
             return self.by_site(n)
         load, paid = np.zeros((len(n), len(self._p)), dtype=np.int64), sums.astype(np.int64)
         for k, p in enumerate(self._p.T):
-            load += rng.multinomial(paid[:, k], p / p.sum())
-            load += rng.multinomial(n[:, k] - paid[:, k], (1.0 - p) / (1.0 - p).sum())
+            load += rng.multinomial(paid[:, k], _shares(p))
+            load += rng.multinomial(n[:, k] - paid[:, k], _shares(1.0 - p))
         return load
 
     def by_site(self, times: Ints) -> Ints:
@@ -220,6 +220,13 @@ class Bandit:
             if row == j:
                 sums[:, k] = model.sums(rng, times[:, k])
         return sums
+
+
+def _shares(weights: Floats) -> Floats:
+    """The weights, scaled to sum to 1. If all are 0, no pull has to be assigned, and any shares will do."""
+    if not weights.any():
+        return np.full(len(weights), 1.0 / len(weights))
+    return np.asarray(weights / weights.sum())
 
 
 def _rate(model: RewardModel) -> float:

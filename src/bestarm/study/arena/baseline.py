@@ -32,7 +32,8 @@ class Baseline:
         The name on the command line, and the name for readers.
     kernel : callable
         ``kernel(bandit, delta, rng, trials, most)`` simulates that many trials and returns their ``Outcome``.
-        A trial that has made `most` pulls ends undecided.
+        A trial that has made `most` pulls ends undecided. It is not called for a single option, which is the
+        answer without a pull.
     proof : str
         What is proved about the error probability, in a sentence with its source; empty if nothing is.
     source : str

@@ -50,7 +50,10 @@ class BaselineCell:
         """The columns of one block of trials. A pure function of its arguments."""
         rng = stream(seed, stream_of(self.keys), block)
         bandit = Bandit(self.problem, self.question)
-        outcome = self.baseline.kernel(bandit, self.delta, rng, size, self.most)
+        if bandit.k == 1:
+            outcome = _only_option(bandit, size)
+        else:
+            outcome = self.baseline.kernel(bandit, self.delta, rng, size, self.most)
         if not isinstance(outcome, Outcome):
             raise InputError(
                 f"the kernel returned {shorten(outcome)}",
@@ -64,6 +67,13 @@ class BaselineCell:
     def identity(self) -> list[Any]:
         """Everything that must agree for a block of an earlier arena to be reused."""
         return [self.keys, self.baseline.name, self.problem.to_dict(), self.question, self.delta, self.most]
+
+
+def _only_option(bandit: Bandit, trials: int) -> Outcome:
+    """The answer without a pull, if there is only one option."""
+    outcome, load = Outcome(bandit, trials), np.zeros((trials, len(bandit.clients)), dtype=np.int64)
+    outcome.put(np.arange(trials), np.zeros(trials, dtype=np.int64), 0, 0, load, 0, 0)
+    return outcome
 
 
 @dataclass(frozen=True)

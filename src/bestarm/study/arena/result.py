@@ -58,7 +58,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     """One entrant on one instance.
 
     `errors` counts wrong answers, `error` is the exact 95 % interval of their rate, and `keeps` says whether
-    it shows that the rate is at most δ: "yes", "no", or "open". `over_limit` is the mean number of pulls
+    it shows that the rate is at most δ: "yes", "no" or "open", or "no answer" if all runs stayed undecided.
+    `over_limit` is the mean number of pulls
     divided by the limit, where the limit applies. `command` gives the same numbers; it is empty if the method
     or the instance was given in Python only.
     """
@@ -245,7 +246,8 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
             solved = [score for score in self.on(name) if score.solved]
             least = min((score.cost(cost).mean for score in solved), default=0.0)
             for score in solved:
-                ratios.setdefault(score.method, []).append(score.cost(cost).mean / max(least, 1e-12))
+                own = score.cost(cost).mean
+                ratios.setdefault(score.method, []).append(1.0 if own == least else own / max(least, 1e-12))
         return {label: sorted(found) for label, found in ratios.items()}
 
     def to_json(self) -> bytes:

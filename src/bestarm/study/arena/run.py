@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -16,6 +16,7 @@ from bestarm.problem.instances import ANYWHERE, INSTANCES, OVERALL, Instance
 from bestarm.problem.instances import instance as instance_named
 from bestarm.problem.problem import Problem
 from bestarm.protocol.kernel import Columns
+from bestarm.protocol.options import Common, make
 from bestarm.protocol.registry import Method
 from bestarm.scenario.load import load
 from bestarm.simulate.setup import Scenario
@@ -46,6 +47,7 @@ COLUMN_OF = {
     "bits_down": "bits_down",
 }
 FROM_FILE = "from a scenario file"
+TRIALS = "trials.csv"
 MOST = 1_000_000  # pulls of a baseline's run
 Instances = Sequence[str | Instance] | Mapping[str, Problem]
 
@@ -90,7 +92,8 @@ def arena(
         A folder for the results: arena.json, cells.csv, trials.csv and the page index.html. Until they are
         complete, finished blocks are kept there.
     resume : bool
-        Resume an interrupted arena from the finished blocks in `out`.
+        Resume an interrupted arena from the finished blocks in `out`. If `out` already has the complete
+        result of the same settings, return that.
     executor, workers, watch
         As for ``study``.
 
@@ -125,24 +128,11 @@ def arena(
         first = left_out[0]
         raise InputError(f"nothing can be run. {first.method} on {first.instance}: {first.why}")
     cells = [cell for _, _, cell in pairs]
-    log = _Log(_folder(out) / "trials.csv", resume) if out is not None else None
-    seed = check_seed(log.seed if log and seed is None else seed)
-    if log:
-        asked = {(who.label, where.name) for who, where, _ in pairs}
-        _demand_no_more(log.out.parent, asked, (float(delta), seed, most), trials)
-    log = log and log.begun(cells, trials, seed)
-    varied = ("method", "instance")
-    columns = run_cells(cells, trials, seed, varied, executor, workers, log, watch)
     known = {ground.name: _ground(ground, delta) for ground in grounds}
-    scores = []
-    for k, (who, where, cell) in enumerate(pairs):
-        part = {name: values[k * trials : (k + 1) * trials] for name, values in columns.items()}
-        command = _command(who, where, delta, trials, seed, most)
-        scores.append(_score(who, known[where.name], cell, part, delta, command))
-    result = Arena(
+    result = partial(
+        Arena,
         delta=float(delta),
         trials=trials,
-        seed=seed,
         most=most,
         version=__version__,
         entries=tuple(
@@ -150,24 +140,51 @@ def arena(
             for e in entrants
         ),
         grounds=tuple(known.values()),
-        scores=tuple(scores),
         left_out=tuple(left_out),
     )
+    folder = _folder(out) if out is not None else None
+    names = [(who.label, where.name) for who, where, _ in pairs]
+    if folder and resume and (whole := _complete(folder, result, names, seed)):
+        return whole
+    log = _Log(folder / TRIALS, resume) if folder else None
+    seed = check_seed(log.seed if log and seed is None else seed)
     if log:
-        result.save(log.out.parent)
+        _demand_no_more(log.out.parent, set(names), (float(delta), seed, most), trials)
+    log = log and log.begun(cells, trials, seed)
+    varied = ("method", "instance")
+    columns = run_cells(cells, trials, seed, varied, executor, workers, log, watch)
+    scores = []
+    for k, (who, where, cell) in enumerate(pairs):
+        part = {name: values[k * trials : (k + 1) * trials] for name, values in columns.items()}
+        command = _command(who, where, delta, trials, seed, most)
+        scores.append(_score(who, known[where.name], cell, part, delta, command))
+    found = result(seed=seed, scores=tuple(scores))
+    if log:
+        found.save(log.out.parent)
         Trials(columns, varied, seed, (), trials).save(log.out)
         log.remove()
-    return result
+    return found
 
 
 def _check(delta: object, trials: object, workers: object, most: object) -> None:
-    if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0.0 < delta < 1.0:
-        raise InputError(f"delta = {delta!r} can't be used", expected="a number in (0, 1)")
+    make(Common, {"delta": delta})  # as registered methods check it
     for name, value in (("trials", trials), ("workers", workers), ("most", most)):
         if name == "workers" and value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError(f"{name} = {value!r} can't be used", expected="a whole number of at least 1")
+
+
+def _complete(
+    folder: Path, result: Callable[..., Arena], names: list[tuple[str, str]], seed: int | None
+) -> Arena | None:
+    """The complete result in a folder, if it has these pairs and settings; None allows any seed."""
+    if not (folder / FILE).is_file() or (folder / f"{TRIALS}.part").exists():
+        return None
+    before = Arena.load(folder)
+    again = result(seed=before.seed if seed is None else seed, scores=before.scores)
+    pairs = [(score.method, score.instance) for score in before.scores]
+    return before if before == again and pairs == names else None
 
 
 def _demand_no_more(
@@ -295,11 +312,15 @@ def _score(who: Entrant, ground: Ground, cell: Runnable, part: Columns, delta: f
         undecided=undecided,
         errors=errors,
         error=(low, high),
-        keeps="yes" if high <= delta else "no" if low > delta else "open",
+        keeps=_keeps(low, high, delta) if undecided < trials else "no answer",
         over_limit=over,
         command=command,
         **costs,
     )
+
+
+def _keeps(low: float, high: float, delta: float) -> str:
+    return "yes" if high <= delta else "no" if low > delta else "open"
 
 
 def _mean(values: Any) -> Mean:

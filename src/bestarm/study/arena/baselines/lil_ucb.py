@@ -7,7 +7,8 @@ it.
 
 *lil'UCB*: ε = 0.01, β = 1, λ = ((2+β)/β)² = 9, and δ′ = (√(1+δ) − 1)²/(4c), c = (2+ε)/ε·(1/ln(1+ε))^(1+ε), so
 that 4√(cδ′) + 4cδ′ = δ. The paper could not be read; these are the values of public code with which a later
-paper compares itself (NicolasSchreuder/Robust_lilUCB). The theorem, as we remember it, asks for a λ that is
+paper compares itself (NicolasSchreuder/Robust_lilUCB). Other versions of that code have a larger δ′,
+ln(1+ε)·(εδ/(2+ε))^(1/(1+ε)), and so pull less. The theorem, as we remember it, asks for a λ that is
 larger by a factor that depends on δ′, and λ = 9 is that of the experiments. So nothing is claimed here.
 
 *The heuristic* of the same paper: ε = 0, β = ½, λ = 1 + 10/K and δ′ = δ/5, without a proof. It agrees with
@@ -40,7 +41,8 @@ def bonus(n: Floats | Ints, epsilon: float, beta: float, inner: float) -> Floats
 def inner_level(delta: float, epsilon: float) -> float:
     """δ′ with 4√(cδ′) + 4cδ′ = δ."""
     c = (2.0 + epsilon) / epsilon * (1.0 / np.log(1.0 + epsilon)) ** (1.0 + epsilon)
-    return float((np.sqrt(1.0 + delta) - 1.0) ** 2 / (4.0 * c))
+    root = np.expm1(0.5 * np.log1p(delta))  # √(1+δ) − 1, which is 0 in floating point if δ is tiny
+    return float(root**2 / (4.0 * c))
 
 
 def safe_pulls(mean: Floats, n: Ints, wide: Floats, second: Floats) -> Floats:

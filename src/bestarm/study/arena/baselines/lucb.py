@@ -2,7 +2,8 @@
 
 Both stop when the leader's lower bound is at least that rival's upper bound. They differ in their bounds.
 
-*LUCB* (Kalyanakrishnan, Tewari, Auer and Stone 2012) has the radius √(ln(5Kt⁴/(4δ)) / (2n)) in round t.
+*LUCB* (Kalyanakrishnan, Tewari, Auer and Stone 2012) has the radius √(ln(5Kt⁴/(4δ)) / (2n)) in round t. The
+paper could not be read; ln(5Kt⁴/(4δ)) is the rate in public code of AT-LUCB, a later method, for KL bounds.
 *Proof.* In round t an arm has at most t pulls. A wrong answer needs the best arm's mean above its upper
 bound, or another arm's mean below its lower bound: one side per arm. By Hoeffding's inequality and a union
 over arms, rounds and counts that has probability at most Σ_t t·K·4δ/(5Kt⁴) = 0.8·ζ(3)·δ < δ. ∎
@@ -11,9 +12,9 @@ over arms, rounds and counts that has probability at most Σ_t t·K·4δ/(5Kt⁴
 lower bound the smallest one. The paper itself could not be read; the first author's later code
 (EmilieKaufmann/BAI_epsBAI_code) pulls and stops in the same way, with a β of the caller's choice. In public
 code after the paper (marcotcr/anchor) β = r + ln r in round t, r = ln(405.5·K·t^1.1/δ). The rate here is
-smaller, in the method's favour, and depends on the arm's own pulls: β(n) = ln(11·K·n^1.1/δ). *Proof.* By
-Chernoff's inequality, n·kl(mean, μ) > β(n) with the mean on a given side of μ has probability at most
-exp(−β(n)) for rewards in [0, 1]. One side per arm is enough, as above, and
+ours, as the title says: smaller, in the method's favour, and dependent on the arm's own pulls:
+β(n) = ln(11·K·n^1.1/δ). *Proof.* By Chernoff's inequality, n·kl(mean, μ) > β(n) with the mean on a given side
+of μ has probability at most exp(−β(n)) for rewards in [0, 1]. One side per arm is enough, as above, and
 Σ_n δ/(11·K·n^1.1) = ζ(1.1)/11·δ/K < δ/K. ∎
 """
 
@@ -129,7 +130,7 @@ LUCB = Baseline(
 )
 KL_LUCB = Baseline(
     "kl-lucb",
-    "KL-LUCB",
+    "KL-LUCB, smaller rate",
     _kl_lucb,
     proof="proved in the module's docstring, for the rate ln(11·K·n^1.1/δ)",
     source="Kaufmann and Kalyanakrishnan, Information complexity in bandit subset selection, 2013",
