@@ -67,3 +67,9 @@ def test_the_rooms_of_the_page_are_those_of_the_source(root, architecture):
     shown = [row[0].strip("`/") for row in table(architecture, "The rooms")]
     folders = [room for room in ROOMS if (root / "src/bestarm" / room).is_dir()]
     assert shown == folders
+
+
+def test_no_two_test_files_share_a_name(root):
+    """Python imports a test file by its name alone, so the second one would not be run."""
+    names = sorted(path.name for path in (root / "tests").rglob("test_*.py"))
+    assert len(set(names)) == len(names)
