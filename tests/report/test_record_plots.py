@@ -49,10 +49,54 @@ def test_a_plot_has_a_legend_beside_it_and_whole_rounds(kind):
     if record.verdict.arm and kind != "each":
         assert f"{record.verdict.arm} (winner)" in said
     if kind == "hundreds":
-        assert "188 further options not drawn" in said
+        assert "388 further options not drawn" in said
     if kind == "control":
         assert "A (control)" in said
         assert any(text.startswith("B (better") for text in said)
+
+
+def legend(ax):
+    return [text.get_text().strip() for text in ax.get_legend().get_texts()]
+
+
+@pytest.mark.parametrize("kind", ["fed-sel", "fisher", "p2p", "one round"])
+def test_options_that_the_server_did_not_follow_are_drawn_as_points(kind):
+    record = RUNS[kind]()
+    assert {text.partition(" (")[0] for text in legend(record.plot())} == set(roster(record.problem))
+
+
+def test_bets_on_the_first_pulls_are_drawn_from_where_a_logarithmic_axis_begins():
+    rows = {"US": {"A": 0.9, "B": 0.2}, "EU": {"A": 0.8, "B": 0.3}}
+    ax = ba.identify(ba.Problem.from_rewards(rows), question="overall", seed=1).plot()
+    assert all(x > 0 for line in ax.lines[:-2] for x in line.get_xdata()[:1])
+    assert ax.get_title() == "Fed-Bet: A is the best option overall, on average over 2 sites"
+
+
+def test_the_title_of_a_run_that_was_fooled_promises_nothing():
+    rows = {f"s{j}": {"A": 0.2, "B": 0.4, "C": 0.3} for j in range(5)}
+    liars = [ba.Adversary(site, "extreme") for site in ("s3", "s4")]
+    record = ba.identify(ba.Problem.from_rewards(rows), question="overall", adversaries=liars, seed=1)
+    assert record.plot().get_title().startswith("Fed-Bet: No safe answer: 2 sites lie")
+
+
+def test_long_names_leave_room_for_the_picture():
+    rows = {
+        f"regional-hospital-of-district-{j:03}": {"a-long-option": 0.9 - 0.4 * (j > 0)} for j in range(30)
+    }
+    ax = ba.identify(ba.Problem.bernoulli(rows), "fisher", seed=1).plot()
+    ax.figure.canvas.draw()
+    assert ax.get_window_extent().width > 0.5 * ax.figure.bbox.width
+    title = ax.title.get_window_extent()
+    assert title.x0 >= 0
+    assert title.x1 <= ax.figure.bbox.x1
+    named = [text for text in legend(ax) if "not drawn" not in text]
+    assert len(set(named)) == len(named) == 12
+
+
+def test_options_with_equal_pulls_stand_in_the_middle_of_the_axis():
+    ax = ba.identify(TWINS, "fisher", seed=7).plot()
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["128"]
+    assert ax.get_xlim() == (64, 256)
 
 
 @pytest.mark.parametrize("draw", [plots.race, plots.intervals])

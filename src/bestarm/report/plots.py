@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from bestarm.errors import InputError
 from bestarm.problem.problem import Problem
@@ -18,12 +20,12 @@ from bestarm.records.record import Record
 from bestarm.records.views import trace_of
 from bestarm.report.colours import COLOURS, colour, dash, places
 from bestarm.report.facts import LineFacts, RunFacts, drawable_facts
-from bestarm.report.standings import states
+from bestarm.report.standings import Standing, standings, states
 from bestarm.report.words import fate_of, interval_label
 from bestarm.stats.heterogeneity import heterogeneity as indices_of
 from bestarm.study.trials import Trials
 from bestarm.util.disk_errors import write_error
-from bestarm.util.text import nearest, visible
+from bestarm.util.text import cut_middle, nearest, short_names, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 MARKERS = "os^DvPX"
 MOST_GROUPS = 12
 MOST_BANDS = 4  # of a plot; more would hide each other
+MOST_LETTERS = 30  # of a name in a legend
+TITLE_LETTERS = 66  # of a line of a title
+BEFORE = -1  # on an axis of rounds: out at its site, before the first report
 
 
 def pyplot() -> ModuleType:
@@ -64,23 +69,31 @@ def plain(name: object) -> str:
     return visible(str(name)).replace("$", r"\$")
 
 
+def short(facts: RunFacts, name: str) -> str:
+    """The name of an option for a legend or an axis, short enough to leave room for the picture."""
+    return plain(short_names(facts.roster, MOST_LETTERS).get(name, name))
+
+
 def set_title(record: Record, ax: Axes) -> None:
-    """The method and the verdict."""
-    title, verdict = method_named(record.method).title, record.verdict
-    said = f"undecided ({verdict.reason})"
-    if verdict.status == "identified":
-        said = plain(verdict.summary) if verdict.answers else f"{plain(verdict.arm)} is the best arm"
-    ax.set_title(f"{title}: {said}")
+    """The method and the answer, with the words of the answer card, in lines that fit the axes."""
+    text = f"{method_named(record.method).title}: {answer_card(record).headline.removesuffix('.')}"
+    inches = ax.get_position().width * ax.figure.get_figwidth()
+    width = min(TITLE_LETTERS, max(20, int(11 * inches)))
+    lines = textwrap.wrap(visible(text), width, max_lines=3, placeholder=" …", break_on_hyphens=False)
+    ax.set_title("\n".join(plain(line) for line in lines))
 
 
 def set_pulls(ax: Axes, values: Collection[int]) -> None:
-    """A logarithmic axis of pulls, with ticks at some of these values."""
+    """A logarithmic axis of pulls, with ticks at some of these values; 0 has no place on it."""
     ax.set_xscale("log")
-    if values:
-        spread = np.geomspace(min(values), max(values), 7)
-        ticks = sorted({min(values, key=lambda value: abs(value - at)) for at in spread})
+    known = [value for value in values if value > 0]
+    if known:
+        spread = np.geomspace(min(known), max(known), 7)
+        ticks = sorted({min(known, key=lambda value: abs(value - at)) for at in spread})
         ax.set_xticks(ticks, [f"{n:,}" for n in ticks])
         ax.set_xticks([], minor=True)
+        if len(ticks) == 1:
+            ax.set_xlim(ticks[0] / 2, ticks[0] * 2)
 
 
 def say_hidden(ax: Axes, number: int, what: str, y: float) -> None:
@@ -101,8 +114,9 @@ def race(record: Record, ax: Axes | None = None) -> Axes:
 def intervals(record: Record, ax: Axes | None = None, x: str | None = None) -> Axes:
     """Draw each option that the server knew, with its interval, until it is dropped.
 
-    An option has the same colour as on pages; the winner is drawn thick, options that are out are faded. For
-    a question that each site answers for itself, the means at the sites are drawn.
+    An option that the server did not follow is a point at the pulls that it ended with. An option has the
+    same colour as on pages; the winner is drawn thick, options that are out are faded. For a question that
+    each site answers for itself, the means at the sites are drawn.
 
     Parameters
     ----------
@@ -135,17 +149,65 @@ def intervals(record: Record, ax: Axes | None = None, x: str | None = None) -> A
     ranked = sorted(facts.lines, key=lambda line: (last[state.get(line.name, "in")], sign * line.mean[-1]))
     shown = ranked[:MOST_GROUPS]
     _draw_lines(facts, shown, ax, x)
+    rest = _without_line(record, facts, x)[: MOST_GROUPS - len(shown)]
+    _draw_points(facts, rest, ax)
     if x == "round":
-        ax.set_xlabel("round (round 0: the first reports)")
-        ax.locator_params(axis="x", integer=True)
-        if max(line.round[-1] for line in shown) == 0:
-            ax.set(xlim=(-0.5, 0.5), xticks=[0])
+        _set_rounds(ax, max(line.round[-1] for line in shown), any(point.at < 0 for point in rest))
     else:
         ax.set_xlabel("pulls of the option")
-        set_pulls(ax, {pulls for line in shown for pulls in line.pulls})
+        ends = [int(point.at) for point in rest]
+        set_pulls(ax, {*ends, *(pulls for line in shown for pulls in line.pulls)})
     ax.set_ylabel(f"{plain(facts.mean)}{interval_label(facts.method.claims_intervals)}")
-    set_legend(ax, own, len(ranked) - len(shown))
+    set_legend(ax, own, len(facts.roster) - len(shown) - len(rest))
     return ax
+
+
+class _Point(NamedTuple):
+    """An option that has no line: where it stands on the axis, and its numbers."""
+
+    at: float
+    row: Standing
+
+
+def _without_line(record: Record, facts: RunFacts, x: str) -> list[_Point]:
+    """The options that the server did not follow, as far as their means are known, the best one first."""
+    lines = {line.name for line in facts.lines}
+    rounds = {exit_.name: exit_.round for exit_ in reversed(facts.exits)}
+    last = max((line.round[-1] for line in facts.lines if line.round), default=0)
+    found = []
+    for row in standings(replace(facts, card=answer_card(record))):
+        if row.name in lines or row.mean is None or not row.pulls:
+            continue
+        left = rounds.get(row.name, None if method_named(record.method).local_bests else last)
+        at = row.pulls if x == "pulls" else BEFORE if left is None else left
+        found.append(_Point(at, row))
+    return found
+
+
+def _draw_points(facts: RunFacts, points: Sequence[_Point], ax: Axes) -> None:
+    """Options without a line, each as a point, with its interval if the method claims one."""
+    early = [row for at, row in points if at == BEFORE]
+    for at, row in points:
+        assert row.mean is not None
+        place = at + 0.8 * ((early.index(row) + 0.5) / len(early) - 0.5) if at == BEFORE else at
+        look, ends = option_line(facts, row.name), None
+        if facts.method.claims_intervals and row.lower is not None and row.upper is not None:
+            ends = [[abs(row.mean - row.lower)], [abs(row.upper - row.mean)]]
+        tint = {"color": look["color"], "alpha": look["alpha"]}
+        label = f" {short(facts, row.name)} ({row.became})"
+        ax.errorbar([place], [row.mean], yerr=ends, fmt="x", capsize=4, label=label, **tint)
+
+
+def _set_rounds(ax: Axes, last: int, before: bool) -> None:
+    """An axis of rounds, with a place for options that were out before the first one."""
+    ax.set_xlabel("round (round 0: the first reports)")
+    ax.locator_params(axis="x", integer=True)
+    if before:
+        ax.set_xlim(BEFORE - 0.6, last + 0.5)
+        ticks = sorted({0, last, *(int(at) for at in ax.get_xticks() if 0 <= at <= last)})
+        ax.set_xticks([BEFORE, *ticks], ["at its site", *(f"{at}" for at in ticks)])
+    elif last == 0:
+        ax.set(xlim=(-0.5, 0.5), xticks=[0])
 
 
 def set_legend(ax: Axes, beside: bool, hidden: int) -> None:
@@ -169,7 +231,7 @@ def _draw_means(facts: RunFacts, rows: Sequence[OptionFacts], ax: Axes) -> None:
         look = option_line(facts, row.name)
         span = [[abs(row.mean - low)], [abs(high - row.mean)]]
         ax.errorbar([at], [row.mean], yerr=span, fmt="o", capsize=4, color=look["color"])
-    ax.set_xticks(range(len(shown)), [plain(row.name) for row in shown], rotation=30, ha="right")
+    ax.set_xticks(range(len(shown)), [short(facts, row.name) for row in shown], rotation=30, ha="right")
     ax.set_ylabel(plain(facts.mean))
     hidden = len(rows) - len(shown)
     ax.set_xlabel(
@@ -193,12 +255,14 @@ def _draw_sites(facts: RunFacts, ax: Axes) -> None:
         ]
         tint = COLOURS[colour(place[row.name])]
         known = [(where, mean) for where, mean, _ in at if mean is not None]
-        ax.plot([w for w, _ in known], [m for _, m in known], "o", color=tint, label=f" {plain(row.name)}")
+        ax.plot(
+            [w for w, _ in known], [m for _, m in known], "o", color=tint, label=f" {short(facts, row.name)}"
+        )
         for where, mean, site in at:
             if mean is not None and (site, row.name) in best:
                 ax.plot(where, mean, "*", color=tint, markersize=16)
     ax.plot([], [], "k*", markersize=11, label="best at the site")
-    ax.set_xticks(range(len(found.sites)), [plain(site) for site in found.sites])
+    ax.set_xticks(range(len(found.sites)), [plain(cut_middle(site, MOST_LETTERS)) for site in found.sites])
     ax.set_xlabel("site")
     ax.set_ylabel(plain(facts.mean))
     set_legend(ax, True, 0)
@@ -223,7 +287,7 @@ def _draw_lines(facts: RunFacts, lines: Sequence[LineFacts], ax: Axes, x: str) -
     last = max(getattr(line, x)[-1] for line in lines)
     for rank, line in enumerate(lines):
         look, at = option_line(facts, line.name), getattr(line, x)
-        name = f" {plain(line.name)} ({fate_of(facts, line)})"  # " _x" is not hidden
+        name = f" {short(facts, line.name)} ({fate_of(facts, line)})"  # " _x" is not hidden
         if len(at) == 1:  # beside the others of its round
             aside = rank - (len(lines) - 1) / 2
             where = [at[0] * 1.04**aside if x == "pulls" else at[0] + aside * max(last, 1) * 0.012]

@@ -91,13 +91,15 @@ def _draw_wealth(
         if out is None or end <= out:
             x.append(end)
             y.append(float(np.clip(own.get(end, y[-1]), -found.limit - 5, 2 * found.limit + 5)))
-            if champion == arm:
+            if champion == arm and begin > 0:
                 rest = np.exp(y[-2:])
                 ax.plot(
                     [begin, end], rest, color=look["color"], linewidth=7, alpha=0.3, solid_capstyle="butt"
                 )
+    if x[0] == 0:  # bets on the first pulls: a logarithmic axis has no place for their beginning
+        x, y = x[1:], y[1:]
     gone = against_control(facts, name) or "out"
-    label = f" {plots.plain(name)} ({fate if out is None else f'{gone} after {out:,} pulls'})"
+    label = f" {plots.short(facts, name)} ({fate if out is None else f'{gone} after {out:,} pulls'})"
     marker = plots.MARKERS[arm[1] % len(plots.MARKERS)]
     ax.plot(x, np.exp(y), marker=marker, markersize=4, label=label, **look)
     if out is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os.path
 from collections.abc import Iterable, Sequence
 
 
@@ -28,6 +29,33 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def cut_middle(text: str, most: int) -> str:
+    """A text of at most this many characters, which keeps its beginning and its end.
+
+    >>> cut_middle("regional-hospital-of-northfield", 20), cut_middle("north", 20)
+    ('regional-h…orthfield', 'north')
+    """
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 2
+    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+
+
+def short_names(names: Iterable[str], most: int) -> dict[str, str]:
+    """Names of at most this many characters, by the whole name: without what all begin with, if they would
+    be alike otherwise.
+
+    >>> list(short_names(["regional-hospital-north/first", "regional-hospital-south/first"], 13).values())
+    ['…north/first', '…south/first']
+    """
+    found = {name: cut_middle(name, most) for name in names}
+    if len(set(found.values())) == len(found):
+        return found
+    shared = os.path.commonprefix(list(found))
+    start = 1 + max(shared.rfind(mark) for mark in " -_./")
+    return {name: cut if cut == name else cut_middle(f"…{name[start:]}", most) for name, cut in found.items()}
 
 
 def counted(n: int, noun: str) -> str:

@@ -139,5 +139,7 @@ class Server(RoundServer):
             for row in self.history:
                 count[:, row["option"]] = row["count"]
             found["cells"] = {"count": count.tolist(), "total": self.sums.tolist()}
-            found["exits"] = [{"race": 0, "option": k} for row in self.history for k in row["out"]]
+            found["exits"] = [
+                {"race": 0, "option": k, "block": row["round"]} for row in self.history for k in row["out"]
+            ]
         return found
