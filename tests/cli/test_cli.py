@@ -421,26 +421,88 @@ def test_a_report_overwrites_nothing_but_reports(scenario, tmp_path):
     assert [bestarm("report", "r.json", cwd=tmp_path).returncode for _ in range(2)] == [0, 0]
 
 
-@pytest.mark.parametrize("columns", [80, *slow(120)])
-def test_no_line_on_a_terminal_is_longer_than_the_terminal_is_wide(tmp_path, columns):
-    arms = ", ".join(f"an-option-with-a-rather-long-name-{k} = {0.9 - 0.03 * k}" for k in range(25))
-    path = tmp_path / "s.toml"
-    path.write_text(f'[[group]]\nname = "a-group-with-a-long-name"\narms = {{ {arms} }}', encoding="utf-8")
+LONG = "regional-hospital-of-district"
+OPTIONS = ", ".join(f"an-option-with-a-rather-long-name-{k} = {0.9 - 0.03 * k}" for k in range(25))
+PAIRS = [f"new-treatment = {0.9 - 0.03 * k}, old-treatment = 0.1" for k in range(25)]
+WIDE_SCENARIOS = {
+    "options": f'[[group]]\nname = "{LONG}"\narms = {{ {OPTIONS} }}',
+    "sites": "\n".join(
+        f'[[group]]\nname = "{LONG}-{k:02}"\narms = {{ {pair} }}' for k, pair in enumerate(PAIRS)
+    ),
+}
+
+
+def on_a_terminal(columns, *args):
+    """What a command prints on a terminal of this width, on stdout and on stderr."""
     env = {**os.environ, "COLUMNS": str(columns), "FORCE_COLOR": "1", "TERM": "xterm"}
+    command = [sys.executable, "-m", "bestarm.cli", *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    found = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text) for text in (done.stdout, done.stderr)]
+    for text in found:
+        assert max((len(line.rstrip()) for line in text.splitlines()), default=0) <= columns, text
+    return found
 
-    def shown(*args):
-        command = [sys.executable, "-m", "bestarm.cli", *map(str, args)]
-        printed = subprocess.run(command, capture_output=True, text=True, env=env, check=False).stdout
-        return re.sub(r"\x1b\[[0-9;]*m", "", printed)
 
+@pytest.fixture
+def wide(tmp_path):
+    """Scenarios with long names."""
+    for name, text in WIDE_SCENARIOS.items():
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("columns", [80, *slow(40, 120)])
+def test_no_line_on_a_terminal_is_longer_than_the_terminal_is_wide(wide, columns):
     for keys in ([], ["--budget", "2000"]):
-        plain = shown("run", path, "--seed", 1, "--out", tmp_path / "r.json", *keys)
+        plain, _ = on_a_terminal(columns, "run", wide / "options.toml", "--seed", 1, *keys)
         assert "… and 5 more options" in plain
         assert "next: " in plain
-        assert max(len(line.rstrip()) for line in plain.splitlines()) <= columns
-    told = shown("--help")
-    assert "..." not in told.split("Commands:")[1]
-    assert max(len(line.rstrip()) for line in told.splitlines()) <= columns
+    if columns >= 80:
+        told, _ = on_a_terminal(columns, "--help")
+        assert "..." not in told.split("Commands:")[1]
+
+
+@pytest.mark.parametrize("columns", [80, *slow(40, 120)])
+def test_long_names_that_sites_share_fit_a_terminal(wide, columns):
+    plain, _ = on_a_terminal(columns, "run", wide / "sites.toml", "--seed", 1)
+    assert plain.startswith("Asked: which option of which site is")
+    shown = re.findall(r"^\S*\d\d/\S+(?= +\d)", plain, re.MULTILINE)
+    assert len(set(shown)) == 20
+
+
+@pytest.mark.parametrize("columns", [80, *slow(40)])
+def test_warnings_errors_and_plans_fit_a_terminal(wide, columns):
+    ties = wide / "ties.toml"
+    ties.write_text(f'[[group]]\nname = "{LONG}"\narms = {{ a-long-name = 0.5, another-long-name = 0.5 }}')
+    _, warned = on_a_terminal(columns, "check", ties)
+    assert warned.startswith("warning: ")
+    _, refused = on_a_terminal(columns, "run", wide / "no-such-scenario-in-this-folder.toml")
+    assert refused.startswith("error: ")
+    easy = wide / "easy.toml"
+    easy.write_text('[[group]]\nname = "g"\narms = { a = 0.9, b = 0.1 }')
+    planned, _ = on_a_terminal(columns, "plan", easy, "--trials", 20, "--quick", "--seed", 1)
+    assert "Limit: " in planned
+
+
+def test_a_sentence_stays_on_one_line_in_a_pipe(wide):
+    lines = bestarm("run", wide / "sites.toml", "--seed", 1).stdout.splitlines()
+    assert lines[0].endswith("--question control for a comparison with one option.")
+
+
+def test_a_narrow_terminal_shows_names_and_whole_numbers(wide):
+    plain, _ = on_a_terminal(40, "run", wide / "options.toml", "--seed", 1)
+    assert re.search(r"^\S{12,} +89\.\d %  \S+ to \S+ %", plain, re.MULTILINE)
+
+
+def test_a_run_without_summaries_writes_means_in_per_cent_and_says_that_the_lead_is_not_known(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(
+        '[[group]]\nname = "g"\narms = { a = 0.9, b = 0.1 }\n[[group]]\nname = "h"\narms = { c = 0.3 }\n'
+    )
+    told = bestarm("run", path, "--method", "fisher", "--seed", 1, "--no-summaries").stdout
+    assert "How far it is ahead is not known: the numbers of the others were kept at the site." in told
+    assert re.search(r"^g +\d+\.\d %  winner", told, re.MULTILINE)
+    assert "●" not in told
 
 
 @pytest.mark.parametrize("family", ["experiment", "federation", "mesh"])

@@ -20,7 +20,7 @@ KEYS = {"control": 'control = "B"\nmargin = 0.3\n'}
 
 
 def cases():
-    """Each method with each of its questions; those of rivals but the first are slow, as they share a server."""
+    """Each method with each of its questions; some of the rivals, which share a server, are slow."""
     rivals = [method.name for method in METHODS.values() if method.rival]
     for method in METHODS.values():
         for kind in method.questions:

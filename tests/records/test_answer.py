@@ -196,9 +196,8 @@ def test_the_average_over_honest_sites_lies_between_those_without_any_f_sites():
 
 def test_the_winner_s_curse_has_a_figure_or_a_reason():
     said_by = answer_card(ba.identify(EASY, seed=3)).curse
-    assert "% of half the width of its interval, here" in said_by
-    assert "benchmarks coverage" in said_by
-    assert "no option was named" in answer_card(ba.identify(EASY, seed=3, budget=80)).curse
+    assert "measured runs of Fed-Bet, on average by at most 7 % of the ± of its interval (here" in said_by
+    assert "of the option that leads" in answer_card(ba.identify(EASY, seed=3, budget=80)).curse
     rival = ba.Problem.from_rewards({s: {"A": 0.9, "B": 0.1} for s in ("x", "y")})
     assert "not measured" in answer_card(ba.identify(rival, "fed-elim", seed=3, question="overall")).curse
     broken = ba.identify(LIARS, "fisher", seed=1, adversaries=[ba.Adversary("g1", "bury", 1)], summaries=True)
@@ -258,7 +257,7 @@ def test_an_option_that_is_compared_with_a_control_is_better_worse_or_as_good():
     )  # fmt: skip
     card = answer_card(record)
     (told,) = ahead_said(card)
-    assert re.match(r"A: \d+ points worse than B \(\d+ to \d+\), which is \d+ % of its mean", told)
+    assert re.match(r"A: \d+ points worse than B \(\d+ to \d+\), which is \d+ % of B's mean", told)
     lead = msgspec.structs.replace(card.lifts[0], value=0.0001, interval=(-0.03, 0.031), relative=None)
     assert compared_said(lead, True) == ("about as good as B", "3.0 worse to 3.1 better")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,8 +16,16 @@ from bestarm.util.text import visible
 if TYPE_CHECKING:
     from bestarm.deploy.logs import Logs
 
-out = Console(highlight=False, emoji=False)  # a name such as a:x:b is shown as it is
-err = Console(stderr=True, highlight=False, emoji=False)
+
+class _Console(Console):
+    """A console whose long lines run on in a file or a pipe, and are wrapped at words on a terminal."""
+
+    def print(self, *objects: Any, soft_wrap: bool | None = None, **keys: Any) -> None:
+        super().print(*objects, soft_wrap=soft_wrap and not self.is_terminal, **keys)
+
+
+out = _Console(highlight=False, emoji=False)  # a name such as a:x:b is shown as it is
+err = _Console(stderr=True, highlight=False, emoji=False)
 
 _logs: list[Logs] = []  # of this process, if it logs events
 
@@ -44,8 +52,7 @@ def print_line(quiet: bool) -> Callable[[str], None]:
 def complain(message: str, as_json: bool) -> None:
     """Print an error on stderr; with --json also as an object on stdout."""
     if not _logged(logging.ERROR, message):
-        err.print("error:", style="bold red", end=" ")
-        err.print(safe(message), soft_wrap=True)
+        err.print(f"[bold red]error:[/] {safe(message)}", soft_wrap=True)
     if as_json:
         print(json.dumps({"error": message}))
 
@@ -54,8 +61,7 @@ def warn(warnings: list[str]) -> list[str]:
     """Print warnings on stderr, and return them."""
     for warning in warnings:
         if not _logged(logging.WARNING, warning):
-            err.print("warning:", style="bold yellow", end=" ")
-            err.print(safe(warning), soft_wrap=True)
+            err.print(f"[bold yellow]warning:[/] {safe(warning)}", soft_wrap=True)
     return warnings
 
 

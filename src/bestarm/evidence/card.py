@@ -28,15 +28,10 @@ from bestarm.records.ranking import relative_lead
 # of which most named an option, and of which one in four did (``python -m benchmarks coverage``).
 USUAL, RARE = 0.2, 0.45
 CURSE = (
-    "Winner's curse: the mean of the best-looking option tends to be too good: in measured data sets that "
-    f"named an option, on average by at most {100 * USUAL:.0f} % of half the width of its interval where "
-    f"most did, and by {100 * RARE:.0f} % where one in four did (python -m benchmarks coverage). The "
-    "intervals hold nevertheless."
+    "The mean of a winner tends to be a little too good: on average by less than half of the ± of its "
+    "interval. The intervals hold nevertheless."
 )
-OPEN = (
-    "Winner's curse: the mean of the best-looking option tends to be too good. There is no figure, because "
-    "no option was named. The intervals hold nevertheless."
-)
+OPEN = "The mean of the option that leads tends to be a little too good. The intervals hold nevertheless."
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):

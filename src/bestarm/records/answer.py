@@ -222,19 +222,18 @@ class _Reading(Ranking):
         if self.broken or not (leads or any(row.mean is not None for row in rows)):
             return ""
         named, share = [row for row in rows if row.best], self.method.curse
-        text = "Winner's curse: the mean of the best-looking option tends to be too good"
         if not named:
-            return f"{text}. There is no figure, because no option was named."
+            return "The mean of the option that leads tends to be a little too good."
+        text = "The mean of a winner tends to be a little too good"
         if share is None:
             return f"{text}. By how much was not measured for {self.method.title}."
         if any(row.interval is None for row in named):
-            return f"{text}. There is no figure, because the named option has no interval."
+            return f"{text}. By how much is known only where it has an interval."
         sizes = [share * (row.interval[1] - row.interval[0]) / 2 for row in named if row.interval]
-        here = f", here {gap_said(sizes[0], self._percent(), self.scale.unit)}" if len(sizes) == 1 else ""
+        here = f" (here {gap_said(sizes[0], self._percent(), self.scale.unit)})" if len(sizes) == 1 else ""
         return (
-            f"{text}: in measured runs of {self.method.title} on average by at most {100 * share:.2g} % of "
-            f"half the width of its interval{here} (python -m benchmarks coverage). The interval holds "
-            "nevertheless."
+            f"{text}: in measured runs of {self.method.title}, on average by at most {100 * share:.2g} % of "
+            f"the ± of its interval{here}. The interval holds nevertheless."
         )
 
     def _alarms(self) -> Iterator[str]:

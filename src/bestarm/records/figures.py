@@ -142,9 +142,9 @@ def lift_said(lead: LeadFacts) -> str:
     value, ends = lead.relative
     places = decimals(ends)
     if lead.kind == "control":
-        return f"{_number(abs(value), places)} % of its mean ({_from_to(ends, 1.0, places, ' %')})"
+        return f"{_number(abs(value), places)} % of {lead.over}'s mean ({_from_to(ends, 1.0, places, ' %')})"
     low, high = (_number(end, places) for end in ends)
-    return f"{_number(value, places)} % of its mean ({low} to {high} %)"
+    return f"{_number(value, places)} % of {lead.over}'s mean ({low} to {high} %)"
 
 
 def ahead_said(card: AnswerCard) -> list[str]:

@@ -77,7 +77,7 @@ def short(facts: RunFacts, name: str) -> str:
 def set_title(record: Record, ax: Axes) -> None:
     """The method and the answer, with the words of the answer card, in lines that fit the axes."""
     text = f"{method_named(record.method).title}: {answer_card(record).headline.removesuffix('.')}"
-    inches = ax.get_position().width * ax.figure.get_figwidth()
+    inches = ax.get_position().width * ax.figure.figure.get_figwidth()
     width = min(TITLE_LETTERS, max(20, int(11 * inches)))
     lines = textwrap.wrap(visible(text), width, max_lines=3, placeholder=" …", break_on_hyphens=False)
     ax.set_title("\n".join(plain(line) for line in lines))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import os.path
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 
 def shorten(value: object) -> str:
@@ -53,8 +53,9 @@ def short_names(names: Iterable[str], most: int) -> dict[str, str]:
     found = {name: cut_middle(name, most) for name in names}
     if len(set(found.values())) == len(found):
         return found
-    shared = os.path.commonprefix(list(found))
-    start = 1 + max(shared.rfind(mark) for mark in " -_./")
+    first, last = min(found), max(found)  # what these share, all share
+    shared = next(k for k, pair in enumerate(zip_longest(first, last)) if pair[0] != pair[1])
+    start = 1 + max(first.rfind(mark, 0, shared) for mark in " -_./")
     return {name: cut if cut == name else cut_middle(f"…{name[start:]}", most) for name, cut in found.items()}
 
 

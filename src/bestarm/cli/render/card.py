@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from rich.table import Table
+from itertools import zip_longest
 
+from bestarm.cli.render.tables import Column, print_table
 from bestarm.cli.terminal import out, safe
 from bestarm.protocol.rounds import DROPPED
 from bestarm.records.card import AnswerCard, OptionFacts
@@ -19,7 +20,7 @@ STYLES = {"good": "bold green", "amber": "bold yellow", "bad": "bold red", "goin
 
 def say_long(text: str, style: str | None = None) -> None:
     """Print a sentence: wrapped at the width of a terminal, in one line for a file or a pipe."""
-    out.print(safe(text), style=style, soft_wrap=not out.is_terminal)
+    out.print(safe(text), style=style, soft_wrap=True)
 
 
 def show_alarms(card: AnswerCard) -> None:
@@ -38,6 +39,8 @@ def show_lead(card: AnswerCard) -> None:
     best = next((row for row in card.options if row.best), None)
     if best is not None and best.mean is not None:
         say_long(f"Its mean is about {option_said(best, card.percent, card.unit)}.")
+    if best is not None and card.lead is None and card.kept:
+        say_long(f"How far it is ahead is not known: the numbers of the others were {card.kept}.", "dim")
     told = ahead_said(card)
     for text in told[:MOST_ROWS]:
         say_long(text)
@@ -49,39 +52,38 @@ def show_risk(card: AnswerCard) -> None:
     """Print what is promised, and in a simulation whether the answer is right."""
     if not card.headline.startswith("No safe answer") or not card.risk.startswith("Nothing is promised:"):
         say_long(card.risk)
-    if card.curse:
-        say_long(card.curse, "dim")
     if card.truth:
         say_long(card.truth, "red" if card.right is False else "dim")
 
 
+def show_curse(card: AnswerCard) -> None:
+    """Print how much too good the mean of a winner tends to be; its place is below the numbers."""
+    if card.curse:
+        say_long(card.curse, "dim")
+
+
 def show_ranking(record: Record, card: AnswerCard) -> None:
     """Print the options, the best first: mean, interval, pulls, lead over the next, what became of them."""
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column("option", overflow="ellipsis", no_wrap=True, max_width=max(12, out.width - 58))
-    for title in (f"mean ({card.unit})" if card.unit else "mean", "interval", "pulls", "ahead"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, overflow="ellipsis")
-    found = fates(record)
+    found, rows = fates(record), card.options[:MOST_ROWS]
     if card.best is not None and card.tone == "bad":  # nothing is promised, or it is wrong
         found[card.best] = "named"
-    for k, row in enumerate(card.options[:MOST_ROWS]):
-        after = card.options[k + 1] if k + 1 < len(card.options) else None
-        table.add_row(*_cells(row, after, card), found.get(row.name, ""))
-    out.print(table)
+    cells = [_cells(row, after, card) for row, after in zip_longest(rows, card.options[1 : MOST_ROWS + 1])]
+    titles = (f"mean ({card.unit})" if card.unit else "mean", "interval", "pulls", "ahead")
+    columns = [Column(title, [row[k] for row in cells], rank=max(0, k - 1)) for k, title in enumerate(titles)]
+    print_table("option", [row.name for row in rows], columns, [found.get(row.name, "") for row in rows])
     if (more := len(card.options) - MOST_ROWS) > 0:
         out.print(f"… and {more:,} more options (the record and the report have all of them)", style="dim")
 
 
 def _cells(row: OptionFacts, after: OptionFacts | None, card: AnswerCard) -> tuple[str, ...]:
     if row.mean is None:
-        return safe(row.name), "–", "", f"{row.pulls or 0:,}", ""
+        return "–", "", f"{row.pulls or 0:,}", ""
     lead = ""
     if after is not None and after.mean is not None:
         lead = _rounded(abs(row.mean - after.mean), row, card).removesuffix(" %")
     ends = span(row.interval, card.percent) if row.interval else ""
     pulls = "" if row.pulls is None else f"{row.pulls:,}"
-    return safe(row.name), _rounded(row.mean, row, card), ends, pulls, lead
+    return _rounded(row.mean, row, card), ends, pulls, lead
 
 
 def _rounded(value: float, row: OptionFacts, card: AnswerCard) -> str:

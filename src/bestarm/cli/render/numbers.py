@@ -24,19 +24,3 @@ def count(x: float) -> str:
     ('1,234', '3.836M', 'unbounded')
     """
     return "unbounded" if math.isinf(x) else f"{x:,.0f}" if x < 1e5 else short(x)
-
-
-def bar(mean: float, lower: float, upper: float, flip: bool, width: int = 36) -> str:
-    """An interval of [0, 1] drawn in a line of characters, from the least reward to the largest.
-
-    >>> bar(0.5, 0.25, 0.75, flip=False, width=9)
-    '··━━●━━··'
-    """
-
-    def place(x: float) -> int:
-        x = min(max(x, 0.0), 1.0)
-        return round((1.0 - x if flip else x) * (width - 1))
-
-    first, last = sorted((place(lower), place(upper)))
-    at = place(mean)
-    return "".join("●" if i == at else "━" if first <= i <= last else "·" for i in range(width))

@@ -2,45 +2,58 @@
 
 from __future__ import annotations
 
-from rich.table import Table
+from collections.abc import Sequence
 
+from bestarm.cli.render.tables import Column, print_table
 from bestarm.cli.terminal import out, safe
 from bestarm.records.card import AnswerCard, OptionFacts
 from bestarm.records.figures import rough, said, span
 from bestarm.records.questions import OptionRow, OptionTable
+from bestarm.util.text import short_names
 
 MOST_ROWS = 20
 MOST_SITES = 8
+MOST_LETTERS = 12  # of the name of a site
+PULLS, SITE = 1, 2  # columns that a narrow terminal has no room for, the last one first
 
 
 def show_options(found: OptionTable, card: AnswerCard) -> None:
     """Print options by site: means, the value over all sites with its interval, and who disagrees."""
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column("option")
-    known = {row.name: row for row in card.options if row.mean is not None}
-    if found.weighted:
-        table.add_column("value", justify="right")
-        table.add_column("interval", justify="right")
-    for site in found.sites[:MOST_SITES]:
-        table.add_column(safe(site), justify="right")
-    table.add_column("pulls", justify="right")
-    table.add_column("")
     ranks = {row.name: k for k, row in enumerate(card.options)}  # they may trim
-    for row in sorted(found.rows, key=lambda row: ranks.get(row.name, len(ranks)))[:MOST_ROWS]:
-        means = [rough(mean, card.percent) for mean in row.means[:MOST_SITES]]
-        value = _value(row, known.get(row.name), card.percent) if found.weighted else ()
-        unsafe = row.result == "best" and card.tone == "bad"  # nothing is promised, or it is wrong
-        table.add_row(safe(row.name), *value, *means, f"{row.pulls:,}", "named" if unsafe else row.result)
-    out.print(table)
+    rows = sorted(found.rows, key=lambda row: ranks.get(row.name, len(ranks)))[:MOST_ROWS]
+    names, results = [row.name for row in rows], [_result(row, card) for row in rows]
+    shown = print_table("option", names, _columns(found, rows, card), results)
+    sites = sum(column.rank == SITE for column in shown)
     if (more := len(found.rows) - MOST_ROWS) > 0:
         out.print(f"… and {more} more options", style="dim")
-    if (more := len(found.sites) - MOST_SITES) > 0:
+    if (more := len(found.sites) - sites) > 0:
         out.print(f"… and {more} more sites (the record and the report have all of them)", style="dim")
     if found.weighted and found.dissenters:
-        shown = [f"{site} ({best})" for site, best in found.dissenters[:MOST_SITES]]
+        others = [f"{site} ({best})" for site, best in found.dissenters[:MOST_SITES]]
         rest = ", …" if len(found.dissenters) > MOST_SITES else ""
-        text = f"Another option has the best mean at {', '.join(shown)}{rest}."
+        text = f"Another option has the best mean at {', '.join(others)}{rest}."
         out.print(safe(text), style="dim", soft_wrap=True)
+
+
+def _columns(found: OptionTable, rows: Sequence[OptionRow], card: AnswerCard) -> list[Column]:
+    """The value over all sites, the mean at each site, and the pulls."""
+    known = {row.name: row for row in card.options if row.mean is not None}
+    values = [_value(row, known.get(row.name), card.percent) for row in rows if found.weighted]
+    titles = list(short_names(found.sites, MOST_LETTERS).values())
+    columns = [Column("value", [row[0] for row in values]), Column("interval", [row[1] for row in values])]
+    return [
+        *(columns if found.weighted else ()),
+        *(
+            Column(title, [rough(row.means[j], card.percent) for row in rows], SITE)
+            for j, title in enumerate(titles[:MOST_SITES])
+        ),
+        Column("pulls", [f"{row.pulls:,}" for row in rows], PULLS),
+    ]
+
+
+def _result(row: OptionRow, card: AnswerCard) -> str:
+    """What became of an option; none is the best if nothing is promised, or if the answer is wrong."""
+    return "named" if row.result == "best" and card.tone == "bad" else row.result
 
 
 def _value(row: OptionRow, known: OptionFacts | None, percent: bool) -> tuple[str, str]:

@@ -6,20 +6,19 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping
 
-from rich.table import Table
-
 from bestarm.cli.render.card import (
     MOST_ROWS,
     say_long,
     show_alarms,
+    show_curse,
     show_headline,
     show_lead,
     show_next,
     show_ranking,
     show_risk,
 )
-from bestarm.cli.render.numbers import bar
 from bestarm.cli.render.questions import show_options
+from bestarm.cli.render.tables import Column, print_table
 from bestarm.cli.terminal import out, safe
 from bestarm.problem.data import Data
 from bestarm.problem.scale import Scale
@@ -39,7 +38,7 @@ from bestarm.records.describe import (
     still_in,
     what_helps,
 )
-from bestarm.records.figures import gap_said, next_steps
+from bestarm.records.figures import gap_said, next_steps, rough
 from bestarm.records.questions import option_table
 from bestarm.records.record import Record
 from bestarm.records.views import trace_of
@@ -76,9 +75,10 @@ def show(record: Record, drawn: bool = False, file: str | None = None) -> None:
         if coins := coins_said(record.method, record.problem):
             say_long(coins, "dim")
     else:
-        _show_groups(record)
-        if not record.options.get("summaries", True):
-            out.print(f"Numbers of the other arms: {card.kept} (summaries = false).", style="dim")
+        _show_groups(record, card)
+        if card.best is None and not record.options.get("summaries", True):
+            out.print(f"Numbers of the other options: {card.kept} (summaries = false).", style="dim")
+    show_curse(card)
     _show_costs(record)
     show_next(next_steps(card, _outlook_of(record), what_helps(record)), _commands(record, card, file))
     seed = "" if record.seed is None else f", seed {record.seed}"  # a federation's rewards have none
@@ -126,51 +126,46 @@ def show_data(data: Data | None) -> None:
         say_long(str(data), "yellow" if data.resample else "dim")
 
 
-def _show_groups(record: Record) -> None:
+def _show_groups(record: Record, card: AnswerCard) -> None:
+    """The groups by the means that the server heard last; its intervals are not those of the card."""
     seen = {
         line: line.views[-1]
         for line in trace_of(record).lines()
         if line.views and line.views[-1].round is not None  # that of a peer has none
     }
     if not seen:
-        _show_arms(record)
+        _show_arms(record, card)
         return
     scale, dropped = Scale(**record.problem["scale"]), dropped_groups(record.warnings)
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column("group")
-    table.add_column("mean", justify="right")
-    table.add_column("interval")
-    table.add_column("")
     ranked = sorted(seen.items(), key=lambda found: -found[1].mean)
+    names, means, became = [], [], []
     for line, view in ranked[:MOST_ROWS]:
         group = record.problem["groups"][line.group]["name"]
-        became = fate(group, record.verdict.arm, line.out, line.withdrew, group in dropped)
-        drawn = bar(view.mean, view.lower, view.upper, flip=scale.goal == "min")
         wins = record.verdict.arm is not None and record.verdict.arm.startswith(f"{group}/")
-        said = record.verdict.mean if wins else None
-        mean = scale.user(view.mean) if said is None else said
-        table.add_row(safe(group), f"{mean:.4g}", drawn, became)
-    out.print(table)
+        stated = record.verdict.mean if wins else None
+        names.append(group)
+        means.append(rough(scale.user(view.mean) if stated is None else stated, card.percent))
+        became.append(fate(group, record.verdict.arm, line.out, line.withdrew, group in dropped))
+    print_table("group", names, [Column(label_of(record.problem), means)], became)
     if len(ranked) > MOST_ROWS:
         out.print(f"… and {len(ranked) - MOST_ROWS} more groups", style="dim")
     if coins := coins_said(record.method, record.problem):
         say_long(coins, "dim")
 
 
-def _show_arms(record: Record) -> None:
+def _show_arms(record: Record, card: AnswerCard) -> None:
     """Pulls and means of the arms of a run that ended before its first round."""
     from bestarm.report.facts import so_far
 
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for title in ("arm", "pulls", label_of(record.problem)):
-        table.add_column(safe(title), justify="left" if title == "arm" else "right")
     arms = so_far(record)
-    for name, pulls, mean in arms[:MOST_ROWS]:
-        table.add_row(safe(name), f"{pulls:,}", f"{mean:.4g}")
-    if arms:
-        out.print(table)
+    if not arms:
+        return
+    shown = arms[:MOST_ROWS]
+    pulls = Column("pulls", [f"{pulls:,}" for _, pulls, _ in shown])
+    means = Column(label_of(record.problem), [rough(mean, card.percent) for _, _, mean in shown])
+    print_table("option", [name for name, _, _ in shown], [pulls, means], [""] * len(shown))
     if len(arms) > MOST_ROWS:
-        out.print(f"… and {len(arms) - MOST_ROWS} more arms", style="dim")
+        out.print(f"… and {len(arms) - MOST_ROWS} more options", style="dim")
 
 
 def _show_costs(record: Record) -> None:
