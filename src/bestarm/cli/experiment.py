@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import sys
 import time
@@ -196,7 +197,8 @@ def status(folder: Folder, as_json: Json = False) -> int:
                 f"{site.assigned:,} assigned, {counted(site.told, 'reward')}, {site.open:,} open, "
                 f"{site.late:,} late"
             )
-            out.print(f"{safe(site.site)}: {counts}, {site.per_hour:,.0f} per hour", soft_wrap=True)
+            pace = "" if math.isnan(site.per_hour) else f", {site.per_hour:,.0f} per hour"
+            out.print(f"{safe(site.site)}: {counts}{pace}", soft_wrap=True)
         if found.state != "running":
             for command in ("verify", "report"):
                 out.print(f"next: bestarm {command} {safe(shlex.quote(str(folder)))}", soft_wrap=True)

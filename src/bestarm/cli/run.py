@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from bestarm.cli.exit_codes import BAD_INPUT, INTERRUPTED, OK, UNDECIDED, WITHDRAWN
@@ -85,7 +83,8 @@ def run(
     code = OK
     try:
         with run_progress(quiet=as_json) as watch:
-            record = identify(loaded, method, seed=seed, force=force, watch=watch, journal=journal, **chosen)
+            labels: dict[str, Any] = {"name": scenario.stem, "watch": watch, "journal": journal}
+            record = identify(loaded, method, seed=seed, force=force, **labels, **chosen)
         if record.verdict.status == "undecided":
             code = UNDECIDED
         if withdrawn(record.warnings):
@@ -98,8 +97,6 @@ def run(
             err.print(text, soft_wrap=True)
             if stopped.rereading:
                 return code
-    today = f"{datetime.date.today():%Y-%m-%d}"
-    record = msgspec.structs.replace(record, name=scenario.stem, date=today).sealed()
     wrote = []  # files are written before anything is printed
     if save is not None:
         record.save(save)

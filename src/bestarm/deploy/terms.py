@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -62,11 +61,6 @@ class Terms:
 def labels_of(plain: Mapping[str, Any]) -> dict[str, str]:
     """The labels in a file; older ones have none."""
     return {key: str(plain.get(key, "")) for key in LABELS}
-
-
-def today() -> str:
-    """The day on which a run is set up."""
-    return f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
 
 
 def without_means(problem: Problem) -> dict[str, Any]:

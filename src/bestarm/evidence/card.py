@@ -98,6 +98,7 @@ def evidence_card(evidence: Evidence) -> AnswerCard:
         curse="" if not stands else CURSE if any(evidence.best.values()) else OPEN,
         unit=settings.unit,
         name=evidence.source,
+        date=evidence.date,
     )
 
 

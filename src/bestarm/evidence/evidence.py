@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from bestarm.errors import InputError
@@ -32,6 +33,7 @@ from bestarm.problem.tables.propose import only_reading, propose
 from bestarm.problem.tables.ratings import ratings_of
 from bestarm.problem.tables.sources import open_table
 from bestarm.stats.alarms import Check, check
+from bestarm.util.dates import today
 
 
 def evidence(
@@ -256,7 +258,8 @@ class Recorded:
     def _conclude(self, looks: list[Look], blocks: Blocks | None, notes: Iterable[str]) -> Evidence:
         said = (*self.counts.notes, *notes)
         total = self.rows.total
-        return conclude(self.settings, self.name, self.contests, looks, blocks, self.checks, said, total)
+        found = conclude(self.settings, self.name, self.contests, looks, blocks, self.checks, said, total)
+        return msgspec.structs.replace(found, date=today()).sealed()
 
     def _blocks(self, before: Blocks | None, path: Path | None) -> Blocks:
         rows, settings = self.rows, self.settings

@@ -231,6 +231,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         The counts and the evidence of each look; empty for looks at any time.
     blocks : Blocks or None
         The closed blocks of looks at any time; null otherwise.
+    date : str
+        A label: the day of the last look.
     digest : str
         SHA-256 over the rest.
     """
@@ -252,6 +254,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
     looks: list[Look] = []
     blocks: Blocks | None = None
+    date: str = ""
     digest: str = ""
 
     def __repr__(self) -> str:
@@ -347,7 +350,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 def digest(evidence: Evidence) -> str:
     """SHA-256 over the canonical JSON of a record without its digest."""
-    plain = msgspec.structs.replace(evidence, digest="")
+    plain = msgspec.to_builtins(msgspec.structs.replace(evidence, digest=""))
+    if not evidence.date:  # older records have none
+        del plain["date"]
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()
 
 

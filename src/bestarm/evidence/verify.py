@@ -15,7 +15,7 @@ from bestarm.evidence.record import SCHEMA, Blocks, Evidence, digest
 from bestarm.problem.counted import Rows
 from bestarm.records.verify import Verification
 
-OWN = ("version", "digest")  # not derived
+OWN = ("version", "date", "digest")  # not derived
 
 
 def verify(evidence: Evidence) -> Verification:

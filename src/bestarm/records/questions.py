@@ -340,6 +340,5 @@ def _each_promise(found: Situation, delta: float) -> Iterator[str]:
     else:
         yield (
             f"The answer of each site is wrong with probability at most {delta:g}. "
-            f"It is not promised at that level that all {sites} sites are right together; simultaneous = "
-            "true promises that."
+            f"It does not promise that all {sites} sites are right at once; simultaneous = true does."
         )

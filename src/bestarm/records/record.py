@@ -16,6 +16,7 @@ from bestarm.errors import InputError
 from bestarm.problem.data import Data
 from bestarm.protocol.summaries import RefusedSummary, Summary
 from bestarm.protocol.verdict import Verdict
+from bestarm.util.dates import today
 from bestarm.util.files import as_json, write
 from bestarm.util.text import counted
 
@@ -120,7 +121,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         Summaries that no rewards have, second ones, and those of clients that are proven faulty. They do not
         count.
     name : str
-        A label: the scenario's file, for a record of `bestarm run`.
+        A label: the scenario's file, for a record of `bestarm run`; what was given to `identify`.
     date : str
         A label: the day of the run; of a deployed run, the day on which it was set up.
     digest : str
@@ -178,6 +179,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     def sealed(self) -> Record:
         """Return this record with its digest."""
         return msgspec.structs.replace(self, digest=digest(self.to_dict()))
+
+    def labelled(self, name: str) -> Record:
+        """Return this record with a name and today's date; without a name it has neither."""
+        return msgspec.structs.replace(self, name=name, date=today()).sealed() if name else self
 
     def public(self) -> Record:
         """Reduce the record to what the server may know.

@@ -235,7 +235,7 @@ def summary(status: Status) -> list[str]:
         f"{counted(status.assigned, 'assignment')}, {counted(status.told, 'reward')}, "
         f"{counted(status.blocks, 'block')} that count{'s' * (status.blocks == 1)}"
     ]
-    if status.leader is not None and status.lead is not None and status.state == "running":
+    if status.leader is not None and status.lead is not None and status.told and status.state == "running":
         lines.append(f"{status.leader} leads by {gap_said(status.lead, status.percent)} (illustrative only)")
     rows = [(row.name, option_said(row, status.percent)) for row in status.estimates[:MOST_ROWS]]
     rows += [

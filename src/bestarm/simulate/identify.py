@@ -92,6 +92,7 @@ def identify(
     force: bool = False,
     watch: Callable[[Progress], None] | None = None,
     journal: str | Path | None = None,
+    name: str = "",
     **options: object,
 ) -> Record:
     """Simulate a run of a method on a problem, in this process.
@@ -119,6 +120,9 @@ def identify(
     journal : str or Path, optional
         A file that records the rewards that are drawn. ``bestarm watch`` follows it, and a run that was
         stopped resumes from it when you start it again.
+    name : str
+        A label for the record, which reports show with the day of the run. Without it the record has neither,
+        so the same seed gives the same digest on any day.
     **options
         What is asked (`question`, `weights`, `control`, …; see ``Problem.asking``), and the method's
         options; ``ba.Bet``, ``ba.Fisher``, ``ba.FedSel``, ``ba.RobustFedSel`` and
@@ -177,8 +181,9 @@ def identify(
                 run.go()
         except KeyboardInterrupt:
             run.stop("interrupted")
-            raise Interrupted(run.record(), journal, bool(getattr(run.source, "before", ()))) from None
-        return run.record()
+            found = run.record().labelled(name)
+            raise Interrupted(found, journal, bool(getattr(run.source, "before", ()))) from None
+        return run.record().labelled(name)
 
 
 def prepare(

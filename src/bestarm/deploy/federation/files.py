@@ -39,11 +39,12 @@ from bestarm.deploy.federation.keys import (
 from bestarm.deploy.federation.setup import LAYOUT, Setup
 from bestarm.deploy.identity import Key, Roster
 from bestarm.deploy.process import demand_packages, free_port
-from bestarm.deploy.terms import today, without_means
+from bestarm.deploy.terms import without_means
 from bestarm.errors import InputError
 from bestarm.protocol.registry import method_named
 from bestarm.simulate.identify import prepare
 from bestarm.simulate.setup import Scenario
+from bestarm.util.dates import today
 from bestarm.util.disk_errors import disk_error, write_error
 from bestarm.util.files import as_json, read, sync_all, write
 from bestarm.util.text import nearest

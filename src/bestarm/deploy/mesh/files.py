@@ -25,7 +25,7 @@ from bestarm.deploy.envelope import RUN_BYTES
 from bestarm.deploy.identity import Key, Member, Roster
 from bestarm.deploy.mesh.certificates import certify, fingerprint, new_tls_key, problems_of, tls_key
 from bestarm.deploy.process import demand_packages, free_port
-from bestarm.deploy.terms import LABELS, Terms, labels_of, today, without_means
+from bestarm.deploy.terms import LABELS, Terms, labels_of, without_means
 from bestarm.errors import InputError
 from bestarm.graphs.graph import Graph, Node
 from bestarm.problem.layout import Layout
@@ -35,6 +35,7 @@ from bestarm.protocol.registry import METHODS, method_named
 from bestarm.simulate.identify import prepare
 from bestarm.simulate.network import Network
 from bestarm.simulate.setup import Scenario
+from bestarm.util.dates import today
 from bestarm.util.disk_errors import write_error
 from bestarm.util.files import SCHEMA, as_json, read, write
 from bestarm.util.text import nearest

@@ -289,7 +289,9 @@ def _fits(role: str, profile: Profile) -> float:
 
 
 def _refuse(table: Table, found: Sequence[Profile], given: Mapping[str, str]) -> None:
-    """Raise InputError that says which role no column fits."""
+    """Raise InputError that says which role no column fits, or that the table has no rows."""
+    if not any(profile.rows for profile in found):
+        raise InputError("the table has no rows", where=table.name, fix="Name a table that has some")
     role = "option" if not any(True for _ in _names(found, given)) else "rewards"
     flag = "option" if role == "option" else "reward (or successes and trials, or ratings)"
     held = "; ".join(f"{p.name}: {p}" for p in found[:MOST_SHOWN])
