@@ -10,7 +10,9 @@ import pytest
 from test_report_in_browser import DRAWN
 
 import bestarm as ba
+from bestarm.deploy.federation import files
 from bestarm.report import page as pages
+from federations import Coins, Folds
 from lives import SECONDS
 
 pytestmark = pytest.mark.browser
@@ -32,6 +34,18 @@ RUNS = {
     "undecided": lambda: ba.identify(ba.Problem.paper_instance(5), seed=7, budget=300),
     "many": many,
 }
+MORE = {  # checked for contrast, collisions and phones only
+    "fisher": lambda: ba.identify(ba.Problem.paper_instance(5), "fisher", delta=0.1, seed=7),
+    "fooled": lambda: fooled(),
+    "each": lambda: ba.identify(ba.load("examples/hospitals.toml"), question="each"),
+}
+PAGES = [*RUNS, *MORE, "study", "evidence", "client"]
+
+
+def fooled():
+    rows = {f"s{j}": {"A": 0.2, "B": 0.4, "C": 0.3} for j in range(5)}
+    liars = [ba.Adversary(site, "extreme") for site in ("s3", "s4")]
+    return ba.identify(ba.Problem.from_rewards(rows), question="overall", adversaries=liars, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +59,17 @@ def folder(tmp_path_factory):
             for theme, attributes in NOTEBOOKS.items():
                 body = f"<body {attributes}><div>{record._repr_html_()}</div></body>"
                 (made / f"{theme}.html").write_text(f"<!DOCTYPE html><meta charset='utf-8'>{body}", "utf-8")
+    for name, run in MORE.items():
+        run().report(made / f"{name}.html")
+    long_name = "a-record-whose-name-has-forty-six-characters-in-it.json"
+    keys = {"option": "courier", "site": "city", "reward": "minutes late", "bounds": (0, 60), "goal": "min"}
+    found = ba.evidence("examples/deliveries.csv", **keys)
+    pages.write(pages.of_evidence(found, long_name), made / "evidence.html")
+    files.init(ba.Scenario(ba.Problem.bernoulli([[0.9, 0.2], [0.6]]), "fisher"), made / "f", port=0)
+    folds = Folds(made / "f", Coins(ba.Problem.bernoulli([[0.9, 0.2], [0.6]])))
+    folds.go()
+    folds.close()
+    pages.write(pages.read(next((made / "f" / "clients").iterdir())), made / "client.html")
     vary = {"sigma": [1, 5, 15], "method": ["bet", "fisher"]}
     study = ba.study(ba.Problem.paper_instance, trials=10, seed=1, delta=0.1, workers=1, vary=vary)
     pages.write(pages.of_trials(study), made / "study.html")
@@ -301,13 +326,13 @@ def test_every_table_has_a_caption(visit):
         assert page.evaluate(headless) == 0
 
 
-@pytest.mark.parametrize("name", [*RUNS, "study"])
+@pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_has_enough_contrast(visit, name, scheme):
     assert visit(name, color_scheme=scheme).evaluate(FAINT) == []
 
 
-@pytest.mark.parametrize("name", [*RUNS, "study"])
+@pytest.mark.parametrize("name", PAGES)
 def test_nothing_overflows_on_a_phone(visit, name):
     page = visit(name, 360)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -341,7 +366,7 @@ COLLIDE = """() => [...document.querySelectorAll('svg')].filter(s => s.checkVisi
     .map(([two]) => [one, two])); })"""
 
 
-@pytest.mark.parametrize("name", [*RUNS, "study"])
+@pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("width", [1280, 360])
 def test_no_labels_of_a_picture_collide(visit, name, width):
     assert visit(name, width).evaluate(COLLIDE) == []
