@@ -250,3 +250,19 @@ def test_ratings_are_named_one_by_one(bestarm, tmp_path):
     done = bestarm("evidence", "t.csv", *(f"--ratings={k}" for k in (1, 2, 3)), "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout)["best"] == {"": "a"}
+
+
+def test_a_table_without_rows_says_so(tmp_path):
+    (tmp_path / "empty.csv").write_text("shop,banner,won\n")
+    done = command_line.bestarm("evidence", "empty.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "empty.csv: the table has no rows." in done.stderr
+
+
+def test_evidence_has_the_day_of_its_look(tmp_path):
+    rows = "".join(f"{'ab'[k % 2]},{int(k % 3 == 0)}\n" for k in range(30))
+    (tmp_path / "t.csv").write_text(f"option,won\n{rows}")
+    command_line.bestarm("evidence", "t.csv", "--out", "e.json", cwd=tmp_path)
+    found = json.loads((tmp_path / "e.json").read_text())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", found["date"])
+    assert command_line.bestarm("verify", "e.json", cwd=tmp_path).returncode == 0

@@ -119,3 +119,11 @@ def test_a_folder_is_never_overwritten_and_callers_come_and_go(bestarm):
     assert json.loads(bestarm("experiment", "caller", "shop", "ios", "--json").stdout)["caller"] == "ios"
     assert bestarm("experiment", "caller", "shop", "ios").returncode == 2
     assert bestarm("experiment", "caller", "shop", "ios", "--remove").returncode == 0
+
+
+def test_the_status_of_an_experiment_without_assignments_has_no_pace_and_no_leader(bestarm):
+    assert bestarm(*NEW).returncode == 0
+    said = bestarm("experiment", "status", "shop").stdout
+    assert "0 assigned" in said
+    assert "nan" not in said
+    assert "leads by" not in said

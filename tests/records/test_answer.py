@@ -280,3 +280,11 @@ def test_where_more_sites_lie_than_the_run_tolerates_means_stand_without_interva
     cells = [(0.5, ArmEstimate(0, 0, 0.2, (0.1, 0.3), 9)), (0.5, ArmEstimate(1, 0, 0.4, None, 9))]
     value, ends = weighted(cells)
     assert (round(value, 12), ends) == (0.3, None)
+
+
+def test_a_named_run_is_dated_and_an_unnamed_one_has_the_same_digest_on_any_day():
+    plain, named = ba.identify(EASY, seed=3), ba.identify(EASY, seed=3, name="ward 7")
+    assert (plain.name, plain.date) == ("", "")
+    assert named.name == answer_card(named).name == "ward 7"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", named.date)
+    assert msgspec.structs.replace(named, name="", date="").sealed() == plain
