@@ -19,6 +19,7 @@ from bestarm.evidence.describe import (
     ranked,
     remedies,
 )
+from bestarm.evidence.more_rows import rows_said
 from bestarm.evidence.record import Evidence, Lead, Option
 from bestarm.records.card import AnswerCard, CardCosts, LeadFacts, OptionFacts
 from bestarm.records.figures import ahead_said, costs_said, lead_said
@@ -28,7 +29,7 @@ from bestarm.records.ranking import relative_lead
 # of which most named an option, and of which one in four did (``python -m benchmarks coverage``).
 USUAL, RARE = 0.2, 0.45
 CURSE = (
-    "The mean of a winner tends to be a little too good: on average by less than half of the ± of its "
+    "The mean of an option that wins tends to be a little too good: on average by less than half of the ± of its "
     "interval. The intervals hold nevertheless."
 )
 OPEN = "The mean of the option that leads tends to be a little too good. The intervals hold nevertheless."
@@ -123,7 +124,9 @@ def steps(evidence: Evidence) -> list[str]:
     """What to do next, one sentence each; at least one."""
     if evidence.promise == "withdrawn":
         return ["Do not act on this answer.", *remedies(evidence)]
-    return next_steps(evidence) or ["Verify the record, then publish it with its report."]
+    if evidence.status == "identified":
+        return ["Verify the record, then publish it with its report."]
+    return [*filter(None, [rows_said(evidence)]), *next_steps(evidence)]
 
 
 def in_words(evidence: Evidence) -> Words:

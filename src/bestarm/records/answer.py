@@ -224,7 +224,7 @@ class _Reading(Ranking):
         named, share = [row for row in rows if row.best], self.method.curse
         if not named:
             return "The mean of the option that leads tends to be a little too good."
-        text = "The mean of a winner tends to be a little too good"
+        text = "The mean of an option that wins tends to be a little too good"
         if share is None:
             return f"{text}. By how much was not measured for {self.method.title}."
         if any(row.interval is None for row in named):
