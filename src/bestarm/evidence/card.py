@@ -29,8 +29,8 @@ from bestarm.records.ranking import relative_lead
 # of which most named an option, and of which one in four did (``python -m benchmarks coverage``).
 USUAL, RARE = 0.2, 0.45
 CURSE = (
-    "The mean of an option that wins tends to be a little too good: on average by less than half of the ± of its "
-    "interval. The intervals hold nevertheless."
+    "The mean of an option that wins tends to be a little too good: on average by less than half of the ± of "
+    "its interval. The intervals hold nevertheless."
 )
 OPEN = "The mean of the option that leads tends to be a little too good. The intervals hold nevertheless."
 
