@@ -153,7 +153,7 @@ def _last_bets(server: Mapping[str, Any]) -> dict[tuple[int, int], Wealth]:
     levels = server.get("levels", ())
     return {
         (option, row["race"]): Wealth(log_wealth, -math.log(levels[row["race"]]))
-        for row in server["wealth"]
+        for row in server.get("wealth", ())  # of a method that bets
         if row["race"] < len(levels)
         for option, log_wealth in zip(row["option"], row["log_wealth"], strict=False)
         if not isinstance(log_wealth, list)
