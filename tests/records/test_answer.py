@@ -13,7 +13,7 @@ from benchmarks.coverage import ALPHA, DELTA, by_kernel
 import bestarm as ba
 from bestarm.protocol.summaries import Summary
 from bestarm.records.answer import answer_card
-from bestarm.records.card import KEPT
+from bestarm.records.card import KEPT, OptionFacts
 from bestarm.records.estimates import ArmEstimate, estimates, shares, weighted
 from bestarm.records.figures import (
     ahead_said,
@@ -25,6 +25,7 @@ from bestarm.records.figures import (
     said,
     span,
 )
+from bestarm.records.ranking import relative_lead
 
 EASY = ba.Problem.bernoulli([[0.9, 0.2], [0.6, 0.1]])
 LIARS = ba.Problem.bernoulli([[0.9, 0.3], [0.6, 0.2]], clients=3)
@@ -288,3 +289,13 @@ def test_a_named_run_is_dated_and_an_unnamed_one_has_the_same_digest_on_any_day(
     assert named.name == answer_card(named).name == "ward 7"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", named.date)
     assert msgspec.structs.replace(named, name="", date="").sealed() == plain
+
+
+def test_a_lead_is_stated_relative_to_the_rival_only_if_that_says_something():
+    def rival(low, high):
+        return OptionFacts(name="a", mean=(low + high) / 2, interval=(low, high), pulls=9)
+
+    value, ends = relative_lead((0.1, 0.3), 0.2, rival(0.4, 0.6))
+    assert (value, *ends) == pytest.approx((40, 100 / 6, 75))
+    assert relative_lead((0.0, 0.6), 0.3, rival(0.001, 0.6)) is None, "0 to 60,000 %"
+    assert relative_lead((0.0, 0.6), 0.3, rival(0.0, 0.6)) is None

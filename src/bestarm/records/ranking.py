@@ -26,6 +26,8 @@ from bestarm.records.record import Record
 
 ALPHA = 0.05  # that an interval misses, where the method has no option for it
 
+TELLING = 5.0  # times the rival's mean: a lead whose interval reaches further is not stated as a share of it
+
 
 class Ranking:
     """A record with its layout, scale and method, and the numbers that follow."""
@@ -305,12 +307,17 @@ def _ends_of(answer: Answer, sign: float) -> Interval | None:
 
 
 def relative_lead(lead: Interval | None, value: float, rival: OptionFacts) -> tuple[float, Interval] | None:
-    """The lead in per cent of the rival's mean, and its interval; None if that mean may be 0 or less."""
+    """The lead in per cent of the rival's mean, and its interval.
+
+    None if that mean may be 0 or less, or so small that the interval says nothing.
+    """
     if lead is None or rival.mean is None or rival.interval is None or rival.interval[0] <= 0:
         return None
     small, large = rival.interval
     low = lead[0] / (large if lead[0] >= 0 else small)
     high = lead[1] / (small if lead[1] >= 0 else large)
+    if max(-low, high) > TELLING:
+        return None
     return 100 * value / rival.mean, (100 * low, 100 * high)
 
 
