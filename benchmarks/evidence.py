@@ -46,7 +46,7 @@ def power(options: int, rows: int, x: float) -> Row:
         one = contest_of([np.array([0.0, 1.0])] * options, [np.array([rows - n, n]) for n in ones])
         logs = log_evalues(one, claims, DELTA, table)
         found += (
-            (pvalues(one, claims)[:-1] <= DELTA).all(),
+            (pvalues(one.sums, claims)[:-1] <= DELTA).all(),
             (logs[:-1] >= math.log(1 / DELTA)).all(),
             all(race([[row] for row in played], np.ones(1), claims, DELTA).rejected[:-1]),
         )

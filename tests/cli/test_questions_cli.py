@@ -104,3 +104,13 @@ def test_a_study_and_a_plan_answer_the_question(bestarm):
     assert json.loads(done.stdout)["cells"][0]["errors"] == 0
     done = bestarm("plan", "overall.toml", "--trials", 20, "--quick", "--json")
     assert {row["method"] for row in json.loads(done.stdout)["methods"]} == {"bet"}
+
+
+def test_another_question_keeps_the_weights_of_the_file_and_says_what_it_leaves_out(bestarm, tmp_path):
+    text = (tmp_path / "overall.toml").read_text()
+    (tmp_path / "both.toml").write_text(f'also = ["each"]\n{text}')
+    done = bestarm("run", "both.toml", "--seed", 1, "--question", "control", "--control", "A", "--json")
+    asked = json.loads(done.stdout)["problem"]["question"]
+    assert (asked["question"], asked["weights"]) == ("control", [0.75, 0.25])
+    assert 'also does not belong to question = "control"' in done.stderr
+    assert "weights" not in done.stderr

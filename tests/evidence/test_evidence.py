@@ -445,3 +445,38 @@ def test_rewards_of_which_less_sounds_better_need_a_goal(name):
     assert ba.evidence(frame, option="variant", reward=name, goal="max").best == {"": "b"}
     other = frame.rename(columns={name: "revenue"})
     assert ba.evidence(other, option="variant", reward="revenue").settings.goal == "max"
+
+
+def test_a_column_called_a_site_is_not_pooled_away_because_the_others_were_named(tmp_path):
+    """Simpson's paradox: pooled, A looks best, although B is better at both hospitals."""
+    lines = ["north,A,810,900", "north,B,95,100", "south,A,30,100", "south,B,360,900"]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["hospital,drug,cured,patients", *lines]) + "\n")
+    named = {"option": "drug", "successes": "cured", "trials": "patients"}
+    found = ba.evidence(path, **named)
+    assert set(found.settings.weights) == {"north", "south"}
+    assert found.best[""] != "A"
+    assert any("hospital" in note and "--site none" in note for note in found.notes)
+    pooled = ba.evidence(path, **named, site="")
+    assert pooled.best[""] == "A"
+
+
+def test_a_column_that_may_be_anything_is_not_taken_for_the_site(tmp_path):
+    lines = [f"{'ab'[k % 2]},{'xy'[k // 2 % 2]},{k % 3 % 2}" for k in range(80)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["option,device,won", *lines]) + "\n")
+    assert ba.evidence(path, option="option", reward="won").settings.columns.get("site") is None
+
+
+def test_two_columns_that_may_be_the_site_are_listed(tmp_path):
+    lines = [f"{'ab'[k % 2]},{'xy'[k // 2 % 2]},{'uv'[k // 4 % 2]},{k % 3 % 2}" for k in range(80)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["option,city,shop,won", *lines]) + "\n")
+    with pytest.raises(ba.InputError, match="can be read in 2 ways"):
+        ba.evidence(path, option="option", reward="won")
+
+
+def test_a_margin_as_large_as_the_range_is_refused(table):
+    keys = {**COLUMNS, "question": "control", "control": "a"}
+    with pytest.raises(ba.InputError, match=r"one percentage point is 0\.01"):
+        ba.evidence(table, **keys, margin=1.0)

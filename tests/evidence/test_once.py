@@ -121,7 +121,7 @@ def test_the_power_is_that_of_the_theory(x):
         ones = rng.binomial(1000, [0.5, 0.5 + x])
         two = contest([[0, 1]] * 2, [[1000 - n, n] for n in ones])
         found += log_evalues(two, Claims.best(2), DELTA, seed)[0] >= math.log(20)
-        fisher += pvalues(two, Claims.best(2))[0] <= DELTA
+        fisher += pvalues(two.sums, Claims.best(2))[0] <= DELTA
     wide = 4 * math.sqrt(0.25 / sets)
     assert abs(found / sets - POWER[x][0]) < wide
     assert abs(fisher / sets - POWER[x][1]) < wide
@@ -219,7 +219,7 @@ def test_a_grid_never_raises_the_evidence():
 def test_fisher_tests_each_other_option_at_its_share_of_delta():
     three = contest([[0, 1]] * 3, [[60, 40], [50, 50], [30, 70]])
     p = [fisher_exact([[s[1], s[0]], [40, 60]], alternative="greater").pvalue for s in ([50, 50], [30, 70])]
-    assert pvalues(three, Claims.best(3))[0] == pytest.approx(2 * min(p), rel=1e-9)
+    assert pvalues(three.sums, Claims.best(3))[0] == pytest.approx(2 * min(p), rel=1e-9)
 
 
 def test_tied_coins_are_ruled_out_by_fisher_with_probability_at_most_delta():

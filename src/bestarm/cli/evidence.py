@@ -33,7 +33,7 @@ def evidence(
         ),
     ] = "",
     option: Annotated[str, _column("option", "names what is compared")] = "",
-    site: Annotated[str, _column("site", "names where it was tried")] = "",
+    site: Annotated[str, _column("site", "names where it was tried; none: there is one site")] = "",
     reward: Annotated[str, _column("reward", "contains the rewards")] = "",
     count: Annotated[str, _column("count", "says how many rows a reward stands for")] = "",
     successes: Annotated[str, _column("successes", "counts the rewards that are 1")] = "",
@@ -158,7 +158,7 @@ def evidence(
         found = compute(
             table or None,
             option=option or None,
-            site=site or None,
+            site="" if site == "none" else site or None,
             reward=reward or None,
             successes=successes or None,
             trials=trials or None,

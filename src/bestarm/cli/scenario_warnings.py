@@ -41,7 +41,10 @@ def load_asked(path: Path, options: Mapping[str, Any]) -> tuple[Scenario, dict[s
     """A scenario with the question that the flags ask, and the other flags."""
     question = {key: value for key, value in options.items() if key in KEYS}
     rest = {key: value for key, value in options.items() if key not in KEYS}
-    return load(path, question), rest
+    loaded = load(path, question)
+    kind = loaded.problem.layout.question.kind
+    warn([f'{path}: {key} does not belong to question = "{kind}" and is left out' for key in loaded.left_out])
+    return loaded, rest
 
 
 def say_question(scenario: Scenario, options: Mapping[str, Any], quiet: bool = False) -> str:

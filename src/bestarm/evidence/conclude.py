@@ -223,7 +223,7 @@ def look_once(
 
         found = log_evalues(contest, claims, level, settings.seed, settings.orders, told)
         logs.append(found.tolist())
-        tails.append(pvalues(contest, claims).tolist() if uses_fisher(contest, settings) else None)
+        tails.append(pvalues(contest.sums, claims).tolist() if uses_fisher(contest, settings) else None)
     return Look(counts=counts, log_evalues=logs, pvalues=tails)
 
 

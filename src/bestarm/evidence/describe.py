@@ -122,7 +122,12 @@ def promise(evidence: Evidence) -> str:
         claims = ", ".join(f"“{kind}”" for kind in kinds[:-1])
         return f"With probability at least {1 - delta:g} every {claims} and “{kinds[-1]}” is right."
     if evidence.settings.question == "each" and not evidence.settings.simultaneous:
-        return f"At each site, the best option is ruled out with probability at most {delta:g}."
+        if len(evidence.best) == 1:
+            return f"The best option is ruled out with probability at most {delta:g}."
+        return (
+            f"At each site, the best option is ruled out with probability at most {delta:g}. This does not "
+            f"promise that all {len(evidence.best):,} sites are right at once; --simultaneous does."
+        )
     if evidence.settings.question == "each":
         return f"At any site at all, the best option is ruled out with probability at most {delta:g}."
     if evidence.status == "identified":

@@ -80,9 +80,10 @@ def evidence(
     source : path or frame
         The table: see ``bestarm.problem.tables.read_rows``. None with `sql`.
     option, site : str
-        The columns that name what is compared and where it was tried. Without `site` there is one site. If
-        `option` or the numbers are not given, columns are proposed from their names and contents, and it is
-        an error if more than one reading is plausible.
+        The columns that name what is compared and where it was tried; `site` = "" says that there is one
+        site. Columns that are not given are proposed from their names and contents, and it is an error if
+        more than one reading is plausible. With `option` and the numbers given, only a column with a name
+        such as "region" or "hospital" is taken for the site.
     reward, successes, trials, count : str, optional
         The columns of numbers: `reward`, or `reward` with the `count` of rows that it stands for, or
         `successes` of `trials`.
@@ -299,13 +300,18 @@ def _columns(
     database: str | None,
 ) -> tuple[Columns, tuple[str, ...]]:
     """Which column is what, and a note on what was not given but found."""
+    given = {key: name for key, name in named.items() if name is not None and (name, key) != ("", "site")}
     said = named["reward"] or named["successes"] or named["trials"] or ratings
-    if named["option"] is not None and said:
-        given = {key: name for key, name in named.items() if name is not None}
+    if said and "option" in given and named["site"] is not None:
         return Columns(**given, ratings=ratings), ()
     found = propose(source, sql=sql, database=database, given=named, ratings=ratings)
+    if said and "option" in given:  # then only a column that is called a site may be one
+        found = [reading for reading in found if reading.columns.site is None or reading.site_named]
+        if not found or found[0].columns.site is None:
+            return Columns(**given, ratings=ratings), ()
     reading = only_reading(found, table_name(source, sql))
-    return reading.columns, (f"the table was read with {reading}",)
+    hint = "" if reading.columns.site is None or named["site"] else "; --site none leaves sites out"
+    return reading.columns, (f"the table was read with {reading}{hint}",)
 
 
 def _on_grid(rows: Rows, settings: Settings) -> Rows:

@@ -236,14 +236,13 @@ def raised(sums: Sums, grid: float) -> Sums:
     return Sums(sums.count, np.minimum(sums.total + grid * sums.count, sums.count), squares, sums.least, most)
 
 
-def pvalues(contest: Contest, claims: Claims) -> Floats:
+def pvalues(sums: Sums, claims: Claims) -> Floats:
     """Fisher's exact p-value of each claim about 0/1 rewards, one cell per option and no margin.
 
     That an option is the best is tested against each other option; the smallest p-value is multiplied by the
     number of them.
     """
-    sums = contest.sums
-    ones, rows = sums.total[:, 0], sums.count[:, 0]
+    ones, rows = np.round(sums.total[:, 0]), sums.count[:, 0]
     if claims.up is not None:
         a, b = claims.down, claims.up
         return np.asarray(fisher_pvalue(ones[a], ones[b], rows[a], rows[b]))

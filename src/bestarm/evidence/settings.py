@@ -69,7 +69,7 @@ def settings_of(table: str, rows: Rows, before: Settings | None, given: Mapping[
         raise InputError("simultaneous is about the question each", fix="Leave it out")
     weights = _weights(rows, given["weights"], question, before)
     _check_rewards(table, rows, given["bounds"], given["columns"])
-    _check_control(rows, question, given["control"], given["margin"])
+    _check_control(rows, question, given["control"], given["margin"], given["bounds"])
     return Settings(
         question=question,
         look=given["look"],
@@ -135,7 +135,10 @@ def _written(value: float, rows: Rows) -> str:
     return f"{100 * value:g}%" if rows.percent else f"{value:g}"
 
 
-def _check_control(rows: Rows, question: str, control: str | None, margin: float) -> None:
+def _check_control(
+    rows: Rows, question: str, control: str | None, margin: float, bounds: tuple[float, float] | None
+) -> None:
+    """InputError unless there is such a control where one is asked for, and the margin fits the rewards."""
     if (question == "control") != (control is not None):
         what = "names no control" if control is None else "has no control"
         raise InputError(
@@ -149,6 +152,13 @@ def _check_control(rows: Rows, question: str, control: str | None, margin: float
         )
     if control is None:
         return
+    low, high = bounds or (0.0, 1.0)
+    if margin >= high - low:
+        raise InputError(
+            f"margin = {margin:g} is as large as the range of the rewards, {low:g} to {high:g}",
+            expected="a smaller difference"
+            + ("; rewards are 0 or 1, so one percentage point is 0.01" if bounds is None else ""),
+        )
     names = list(rows.options)
     if not shared(rows):
         pairs = sorted(set(zip(rows.site.tolist(), rows.option.tolist(), strict=True)))

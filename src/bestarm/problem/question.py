@@ -169,12 +169,17 @@ OWNERS = {
 }
 
 
+def belongs(key: str, kind: str) -> bool:
+    """Whether a key of scenarios belongs to a kind of question."""
+    return kind in OWNERS.get(key, ())
+
+
 def _demand_belongs(key: str, kind: str) -> None:
     if key == "question":
         return
     if key not in OWNERS:
         raise InputError(f'key "{key}" is unknown', fix=nearest(key, KEYS))
-    if kind not in OWNERS[key]:
+    if not belongs(key, kind):
         names = " or ".join(f'question = "{name}"' for name in OWNERS[key])
         raise InputError(f'{key} does not belong to question = "{kind}"', expected=names)
 

@@ -21,6 +21,7 @@ from bestarm.problem.csv_data import data_problem
 from bestarm.problem.instances import ANYWHERE, instance
 from bestarm.problem.problem import Problem
 from bestarm.problem.question import KEYS as QUESTION_KEYS
+from bestarm.problem.question import belongs
 from bestarm.problem.rewards import Unknown
 from bestarm.problem.scale import Scale
 from bestarm.problem.tables.sources import KINDS
@@ -59,7 +60,8 @@ def load(path: str | Path, question: Mapping[str, Any] | None = None) -> Scenari
     path : str or Path
         A TOML file; paths in it are relative to its folder.
     question : mapping, optional
-        Keys that replace those of the file: `weights`, `also`, …, or with `question` a whole question.
+        Keys that replace those of the file: `question`, `weights`, `also`, … With `question`, keys of the
+        file that do not belong to it are left out.
 
     Returns
     -------
@@ -79,12 +81,20 @@ def load(path: str | Path, question: Mapping[str, Any] | None = None) -> Scenari
     path = Path(path)
     try:
         keys = _parse(path)
-        if question:
-            keys = {k: v for k, v in keys.items() if "question" not in question or k not in QUESTION_KEYS}
-        found = scenario_from_dict({**keys, **(question or {})}, path.parent)
-        return replace(found, name=path.stem)
+        asked = question or {}
+        foreign = _foreign(keys, asked.get("question"))
+        kept = {key: value for key, value in keys.items() if key not in foreign}
+        found = scenario_from_dict({**kept, **asked}, path.parent)
+        return replace(found, name=path.stem, left_out=foreign)
     except InputError as error:
         raise error.at(str(path)) from None
+
+
+def _foreign(keys: Mapping[str, Any], kind: object) -> tuple[str, ...]:
+    """The keys of a file that do not belong to the question that is asked instead of its own, if one is."""
+    if kind is None:
+        return ()
+    return tuple(key for key in QUESTION_KEYS[1:] if key in keys and not belongs(key, str(kind)))
 
 
 def _parse(path: Path) -> dict[str, Any]:

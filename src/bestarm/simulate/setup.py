@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bestarm.problem.problem import Problem
-from bestarm.problem.question import KEYS
+from bestarm.problem.question import KEYS, belongs
 from bestarm.simulate.adversary import Adversary
 from bestarm.simulate.network import Network
 
@@ -36,6 +36,8 @@ class Scenario:
         Whether the file says which question it asks.
     name : str
         A label for readers: the file's name without its ending.
+    left_out : tuple of str
+        Keys of the file that do not belong to the question that was asked instead of its own.
     """
 
     problem: Problem
@@ -47,6 +49,7 @@ class Scenario:
     family: Callable[..., Problem] | None = None
     asked: bool = False
     name: str = ""
+    left_out: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         named = ", ".join(f"{key}={value!r}" for key, value in self.options.items())
@@ -68,12 +71,14 @@ def with_question(
 
 
 def asking(scenario: Scenario, keys: Mapping[str, Any]) -> tuple[Scenario, dict[str, Any]]:
-    """``with_question`` for a scenario; without `question`, the other keys are about the scenario's own."""
+    """``with_question`` for a scenario, whose own keys stay if they belong to the question."""
     question = {key: value for key, value in keys.items() if key in KEYS}
     rest = {key: value for key, value in keys.items() if key not in KEYS}
     if not question:
         return scenario, rest
-    if "question" not in question:
-        names = [group.name for group in scenario.problem.layout.groups]
-        question = {**scenario.problem.layout.question.keys(names), **question}
-    return replace(scenario, problem=scenario.problem.asking(**question), asked=True), rest
+    layout = scenario.problem.layout
+    own = layout.question.keys([group.name for group in layout.groups])
+    kind = str(question.get("question", own["question"]))
+    kept = {key: value for key, value in own.items() if belongs(key, kind)}
+    asked = {"question": kind, **kept, **question}
+    return replace(scenario, problem=scenario.problem.asking(**asked), asked=True), rest

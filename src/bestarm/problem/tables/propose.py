@@ -40,7 +40,7 @@ WORDS = {
     "less": "latency rtt ping late lateness delay delayed duration loss error cost wait downtime failure "
     "failed defect complaint churn bounce mortality died death dead expense refund fault incident accident "
     "crash outage breakdown waste cancellation cancelled unsubscribe dropout infection relapse readmission "
-    "complication injury leak emission",
+    "complication injury leak emission bounced ms millisecond load loading churned refunded",
 }  # fmt: skip
 NAMED = {role: frozenset(words.split()) for role, words in WORDS.items()}
 NAMED["dull"] = frozenset(["year", "month", "day", "week", "age", "zip", "code", "id", "lat", "lon"])
@@ -60,6 +60,11 @@ class Reading:
     columns: Columns
     reasons: tuple[str, ...] = ()
     score: float = 0.0
+
+    @property
+    def site_named(self) -> bool:
+        """Whether the name of the site's column says that it names sites."""
+        return bool(words_of(self.columns.site or "") & NAMED["site"])
 
     def __str__(self) -> str:
         """The columns as keys, such as ``site = "city", option = "courier", reward = "minutes late"``."""
@@ -116,8 +121,8 @@ def readings(
     table: Table, found: Sequence[Profile], given: Mapping[str, str | None], ratings: Sequence[str] = ()
 ) -> list[Reading]:
     """The plausible readings of a table whose columns are profiled."""
-    said = {key: name for key, name in given.items() if name}
-    demand_columns(table.header, [*said.values(), *ratings], table.name)
+    said = {key: name for key, name in given.items() if name is not None and (name or key == "site")}
+    demand_columns(table.header, [*filter(None, said.values()), *ratings], table.name)
     by_name = {profile.name: profile for profile in found}
     made = [
         _reading(names, rewards, said, by_name)
@@ -182,7 +187,7 @@ def _names(found: Sequence[Profile], given: Mapping[str, str]) -> Iterator[tuple
     taken = {name for key, name in given.items() if key not in ("site", "option")}
     free = [profile.name for profile in found if profile.name not in taken]
     able = [p.name for p in found if p.name in free and _may_name(p)]
-    sites = [given["site"]] if "site" in given else [None, *able]
+    sites = [given["site"] or None] if "site" in given else [None, *able]
     options = [given["option"]] if "option" in given else able
     for site, option in itertools.product(sites, options):
         if site != option:
