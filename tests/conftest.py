@@ -18,6 +18,7 @@ from bestarm.protocol.registry import METHODS
 from bestarm.simulate.lying_client import ATTACKS
 
 ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # the tests start hundreds of processes, so compile once
     os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="bestarm-")
     atexit.register(shutil.rmtree, os.environ["PYTHONPYCACHEPREFIX"], ignore_errors=True)
@@ -51,6 +52,21 @@ def no_attack_or_method_stays():
     for table, before in zip(tables, known, strict=True):
         table.clear()
         table.update(before)
+
+
+@pytest.fixture(autouse=True)
+def no_test_writes_into_the_examples_or_stays_in_another_folder():
+    """Doctests and others read the examples, by paths from the folder in which the tests were started."""
+    folder, files = Path.cwd(), _examples()
+    yield
+    assert Path.cwd() == folder, "the test stayed in another folder"
+    assert _examples() == files, "a test wrote into the folder examples"
+
+
+def _examples() -> dict[str, tuple[int, int]]:
+    """When each file there was last changed, and its size."""
+    files = [entry for entry in os.scandir(EXAMPLES) if entry.is_file()]
+    return {file.name: (file.stat().st_mtime_ns, file.stat().st_size) for file in files}
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
 
 import bestarm as ba
@@ -24,6 +26,18 @@ def test_an_undecided_run_learns_how_many_pulls_decide_95_percent_of_such_runs()
     share = (fresh["pulls_total"] <= found.enough).mean()
     assert 0.88 <= share <= 1.0
     assert not found.guessed
+
+
+def test_runs_with_many_options_are_simulated_fewer_times_or_not_at_all(monkeypatch):
+    record = ba.identify(PROBLEM, seed=1, budget=60)
+    monkeypatch.setattr(sys.modules[outlook.__module__], "MOST_ARMS", 30)
+    found = outlook(record)
+    assert found.trials == 10
+    assert "all of 10 simulated runs" in next_steps(answer_card(record), found)[0]
+    monkeypatch.setattr(sys.modules[outlook.__module__], "MOST_ARMS", 11)
+    found = outlook(record)
+    assert found.enough is None
+    assert "too long to simulate" in " ".join(next_steps(answer_card(record), found))
 
 
 def test_without_true_means_the_estimates_of_the_run_stand_in_for_them():

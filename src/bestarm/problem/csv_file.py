@@ -81,7 +81,7 @@ class CsvFile:
                     f"this looks separated by {name}",
                     where=f"{self.where}, line 1",
                     expected="commas between columns, and a decimal point in numbers such as 3.5",
-                    fix="Save it in that format",
+                    fix="Save it in that format, or as an Excel file (.xlsx)",
                 )
 
     @property

@@ -16,6 +16,7 @@ from bestarm.problem.problem import Problem
 from bestarm.protocol.registry import METHODS, options_for
 from bestarm.records.card import Outlook
 from bestarm.records.estimates import claims_about
+from bestarm.records.figures import MANY
 from bestarm.records.ranking import simulated
 from bestarm.records.record import Record
 from bestarm.simulate.adversary import Adversary
@@ -29,9 +30,11 @@ from bestarm.study.similar import similar_runs
 TRIALS = 200  # simulated runs behind each number
 FEW = 50  # the same for other methods
 LARGEST, SMALLEST = 0.05, 0.001  # the ε that are tried, as shares of the range of the rewards
+MOST_ARMS = 10_000  # in all simulated runs together: some seconds, with hundreds of arms
 MOST_STEPS = 60_000  # events of the runs that are simulated one by one: some seconds
 PROBE, FAR = 4, 3.0  # runs of a method that is left out if they need so many times the pulls
 WORTH = 0.1  # a method is cheaper if it saves at least this share of the pulls
+TOO_LONG = "such runs take too long to simulate here"
 LIMITS = ("budget", "max_rounds", "summaries")
 
 
@@ -43,7 +46,8 @@ def outlook(record: Record, *, trials: int = TRIALS, seed: int = 0) -> Outlook:
     record : Record
         A run that is over.
     trials : int
-        The number of simulated runs behind each number.
+        The number of simulated runs behind each number; fewer if there are more than 50 options, and none if
+        there are thousands.
     seed : int
         The seed of these runs.
 
@@ -94,15 +98,19 @@ def _outlook(record: Record, problem: Problem, guessed: bool, trials: int, seed:
     if METHODS[method].peers:
         return _one_by_one(record, problem, keys, liars, guessed)
     scenario = Scenario(problem, adversaries=liars)
-    bench = Bench(scenario_for(scenario, keys, [method]), trials, seed, 1, None)
+    trials = min(trials, MOST_ARMS // sum(problem.layout.arm_counts))
+    bench = Bench(scenario_for(scenario, keys, [method]), max(trials, PROBE), seed, 1, None)
     if why := endless(bench, method):
         return Outlook(trials=trials, guessed=guessed, why_not=why)
     if not bench.quick(method, {}):
         return _one_by_one(record, problem, keys, liars, guessed)
+    if trials < PROBE:
+        return Outlook(guessed=guessed, why_not=TOO_LONG)
     found = bench.run(method, {}, FIRST)
     named = found["status"] == "identified"
     pulls = float(np.mean(found["pulls_total"][named])) if named.any() else np.inf
-    enough = int(np.quantile(found["pulls_total"], SURE, method="higher")) if named.mean() >= SURE else None
+    sure = SURE if trials >= MANY else 1.0  # few runs say what all of them need
+    enough = int(np.quantile(found["pulls_total"], sure, method="higher")) if named.mean() >= sure else None
     saved, epsilon = (None, None) if decided else _epsilon(bench, record, problem, pulls)
     cheaper, less = _cheaper(bench, method, scenario, keys, pulls) if decided else ("", None)
     return Outlook(
@@ -128,7 +136,7 @@ def _one_by_one(
         return Outlook(guessed=guessed, why_not=f"{ties[0]}; without epsilon or a budget it never ends")
     runs = similar_runs(ready, record.method, options, network, liars, most=MOST_STEPS)
     if runs is None:
-        return Outlook(guessed=guessed, why_not="such runs take too long to simulate here")
+        return Outlook(guessed=guessed, why_not=TOO_LONG)
     if any(run.verdict.status != "identified" or run.pulls is None for run in runs):
         return Outlook(guessed=guessed, why_not="some of such runs end undecided even without a budget")
     pulls = max(run.pulls.total for run in runs if run.pulls is not None)

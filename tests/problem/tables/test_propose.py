@@ -48,6 +48,41 @@ def test_a_count_goes_with_a_reward(tmp_path):
     ]
 
 
+def test_averages_and_shares_with_a_count_may_be_read_in_two_ways(tmp_path):
+    rows = ["EU,a,40,30 %", "EU,b,41,20 %", "US,a,39,28 %", "US,b,44,19 %"]
+    either = [
+        f'site = "region", option = "drug", reward = "response"{more}' for more in (', count = "n"', "")
+    ]
+    assert sorted(proposed(tmp_path, "region,drug,n,response", *rows)) == sorted(either)
+    assert proposed(tmp_path, "region,drug,n,response", *rows, count="n") == either[:1]
+    means = ["EU,a,40,3.5", "EU,b,41,2.0", "US,a,39,4.5", "US,b,44,1.5"]
+    assert len(proposed(tmp_path, "region,drug,n,mean_score", *means)) == 2
+    assert len(proposed(tmp_path, "region,drug,n,score", *means)) == 1
+
+
+def test_ids_are_no_trials(tmp_path):
+    rows = [f"{600000 + 7919 * k % 100003},{'ab'[k % 2]},{int(k % 5 == 0)}" for k in range(90)]
+    assert proposed(tmp_path, "user_id,group,converted", *rows) == ['option = "group", reward = "converted"']
+
+
+def test_a_row_with_more_successes_than_trials_hides_neither(tmp_path):
+    rows = ["FR,a,5,3", "FR,b,4,100", "DE,a,9,120", "DE,b,12,110"]
+    assert proposed(tmp_path, "country,campaign,clicks,impressions", *rows) == [
+        'site = "country", option = "campaign", successes = "clicks", trials = "impressions"'
+    ]
+    swapped = [row.rsplit(",", 2) for row in rows[1:]]
+    wrong = [",".join([names, trials, clicks]) for names, clicks, trials in swapped]
+    assert not any(
+        "trials" in text for text in proposed(tmp_path, "country,campaign,clicks,impressions", *wrong)
+    )
+
+
+def test_a_table_with_one_column_per_option_is_explained(tmp_path):
+    rows = [f"{k},{k % 7},{k % 5}" for k in range(20)]
+    with pytest.raises(InputError, match="put names into one column and results into another"):
+        proposed(tmp_path, "day,photo,plain", *rows)
+
+
 def test_numbers_as_people_write_them_are_rewards(tmp_path):
     for cells in (["yes", "no"], ["12%", "3 %"], ['"1,234"', "999"], ["17 ms", "20 ms"], ["$3", "$4.50"]):
         rows = [f"s{k % 2},{'ab'[k // 2 % 2]},{cells[k % 2]}" for k in range(8)]

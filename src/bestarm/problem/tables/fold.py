@@ -17,9 +17,10 @@ from bestarm.problem.csv_file import finite_number
 from bestarm.problem.tables import grid
 from bestarm.problem.tables.batches import Batch, Cells, Coded, Wanted, size
 from bestarm.problem.tables.cells import BOOLEAN, PERCENT, PLAIN, name_text
-from bestarm.problem.tables.entries import Entries, merged, ones
+from bestarm.problem.tables.entries import Entries, cells_of, merged, ones
 from bestarm.problem.tables.kinds import DATE, ZONED_DATE, Floats, Integers, Mask, Names, Numbers, Times
-from bestarm.util.text import counted, shorten
+from bestarm.problem.tables.profile import looks_like_average
+from bestarm.util.text import counted, listed, shorten
 
 MOST_WAITING = 2**21  # entries before they are merged
 LARGEST_COUNT = 2.0**50
@@ -103,6 +104,7 @@ class Fold:
         self.first: BadCell | None = None
         self.merged = False  # whether rows came merged, so that the number of a row means nothing
         self._parts: list[Entries] = []
+        self._empty: list[Integers] = []  # the names of rows that count nothing
         self._waiting = 0
 
     def take(self, batch: Batch) -> None:
@@ -195,6 +197,7 @@ class Fold:
         """Keep the rewards of usable rows."""
         of = self.request.numbers
         time = values.get(self.request.time or "") if self.request.ordered else None
+        self._keep_empty(codes, values)
         if "trials" in of:
             good, trials = (values[of[role]].astype(np.int64) for role in ("successes", "trials"))
             failure, success = self.request.failure_success
@@ -215,6 +218,26 @@ class Fold:
         self._waiting += len(value)
         if self._waiting > MOST_WAITING and not self.request.ordered:
             self._merge()
+
+    def _keep_empty(self, codes: Integers, values: Mapping[str, Floats]) -> None:
+        """Remember the names of rows that count nothing."""
+        of = self.request.numbers
+        counts = [of[role] for role in ("count", "trials") if role in of] or list(self.request.ratings)
+        if counts and (none := np.all([values[column] == 0 for column in counts], axis=0)).any():
+            self._empty.append(np.unique(codes[:, none], axis=1))
+
+    def _without_rows(self) -> str:
+        """A note on combinations of names all of whose rows count nothing."""
+        if not self._empty:
+            return ""
+        empty, kept = np.unique(np.concatenate(self._empty, axis=1), axis=1), self._merge().codes
+        cells = cells_of(np.concatenate([empty, kept], axis=1))
+        empty = empty[:, ~np.isin(cells[: empty.shape[1]], cells[empty.shape[1] :])]
+        names = [
+            "/".join(names[code] for names, code in zip(self.all_names(), one, strict=True))
+            for one in empty.T.tolist()
+        ]
+        return f"nothing is known about {listed(names)}, where all counts are 0" if names else ""
 
     def _merge(self) -> Entries:
         """Put everything that was kept into one piece: merged, or in order."""
@@ -242,8 +265,8 @@ class Fold:
         for k, names in enumerate(self.names.values()):
             rank = names.renumber()
             if (np.diff(rank) < 0).any():
-                for part in self._parts:
-                    part.codes[k] = rank[part.codes[k]]
+                for codes in (*(part.codes for part in self._parts), *self._empty):
+                    codes[k] = rank[codes[k]]
         return self._merge()
 
     @property
@@ -267,8 +290,17 @@ class Fold:
                 found.append(f'column "{column}" holds yes and no: they are read as 1 and 0')
             elif kind not in (PLAIN, DATE, ZONED_DATE):
                 found.append(f'column "{column}" holds numbers in {shorten(kind)}')
+        reward, count = (self.request.numbers.get(role) for role in ("reward", "count"))
+        if reward and count and looks_like_average(reward, self.numbers[reward].usual):
+            found.append(
+                f'column "{reward}" looks like averages or shares, and with "{count}" every try counts as '
+                "exactly that number, which makes results look surer than they are. If it holds shares, give "
+                f'successes and trials; if averages, leave out "{count}"'
+            )
         if self.skipped:
             found.append(f"{counted(self.skipped, 'row')} without a name or a number left out")
+        if without := self._without_rows():
+            found.append(without)
         if self.width:
             text = f"more than {grid.MOST_DISTINCT:,} distinct rewards"
             found.append(f"{text}: rounded down to a grid of {self.width:g}")

@@ -20,6 +20,7 @@ MOST_ROWS = 100_000  # that are looked at
 MOST_ODD = 0.02  # cells that are no numbers, or of another kind, per number; reading the column complains
 OTHER_DATES = re.compile(r"\d{1,4}[/.]\d{1,2}[/.]\d{1,4}( .*)?|\d{1,2}:\d{2}(:\d{2})?")
 NUMBER, DATES, TEXT, EMPTY = "numbers", "dates", "text", "nothing"
+AVERAGES = frozenset(["average", "avg", "mean", "median", "rate", "share", "ratio", "percent", "pct", "ctr"])
 ROW_NUMBERS = frozenset({"", "id", "index", "row", "nr", "no", "unnamed", "key", "uuid", "guid"})
 
 
@@ -85,6 +86,15 @@ def words_of(name: str) -> frozenset[str]:
     """
     parts = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
     return frozenset(parts) | {part.removesuffix("s") for part in parts}
+
+
+def looks_like_average(column: str, kind: str) -> bool:
+    """Whether cells look like averages or shares of several tries, and not like single rewards.
+
+    >>> looks_like_average("avg_score", ""), looks_like_average("response", "%")
+    (True, True)
+    """
+    return kind == PERCENT or bool(words_of(column) & AVERAGES)
 
 
 def profiles(table: Table) -> tuple[list[Profile], list[list[str]]]:

@@ -17,7 +17,16 @@ from bestarm.errors import InputError
 from bestarm.problem.csv_file import demand_columns
 from bestarm.problem.tables.batches import Table
 from bestarm.problem.tables.columns import Columns
-from bestarm.problem.tables.profile import DATES, EMPTY, NUMBER, TEXT, Profile, profiles, words_of
+from bestarm.problem.tables.profile import (
+    DATES,
+    EMPTY,
+    NUMBER,
+    TEXT,
+    Profile,
+    looks_like_average,
+    profiles,
+    words_of,
+)
 from bestarm.problem.tables.ratings import looks_like_rating, rating_in
 from bestarm.problem.tables.sources import open_table
 
@@ -239,13 +248,18 @@ def _may_count(profile: Profile) -> bool:
 
 
 def _add_up(good: Profile, trials: Profile) -> bool:
-    """Whether two columns may be successes of trials: zeros and ones are single results."""
+    """Whether two columns may be successes of trials: zeros and ones are single results.
+
+    If both have such names, some rows may have too many successes: reading them names the first one.
+    """
     both = ~np.isnan(good.values) & ~np.isnan(trials.values)
-    fits = bool((good.values[both] <= trials.values[both]).all()) and float(np.nanmax(trials.values)) > 1
-    if not fits or trials.words & NAMED["trials"]:
-        return fits
+    fits = good.values[both] <= trials.values[both]
+    if float(np.nanmax(trials.values)) <= 1 or trials.words & NAMED["dull"]:
+        return False
+    if trials.words & NAMED["trials"]:
+        return bool(fits.mean() > 0.5 if good.words & NAMED["successes"] else fits.all())
     several = bool(good.words & NAMED["successes"]) and float(np.nanmax(good.values)) > 1
-    return several and not trials.words & (NAMED["dull"] | {"time"})
+    return several and bool(fits.all()) and "time" not in trials.words
 
 
 def _reading(
@@ -278,6 +292,9 @@ def _reading(
         score -= 1.0
     elif "count" in rewards:
         score -= 1.0 if found[str(rewards["count"])].words & COUNTS else 5.0
+        name = str(rewards["reward"])
+        if given.get("count") is None and looks_like_average(name, found[name].unit):
+            score -= 7.0  # as plausible as the average by itself
     columns = Columns(names[1], names[0], **rewards, time=given.get("time"))  # type: ignore[arg-type]
     return Reading(columns, tuple(reasons), score)
 
@@ -300,6 +317,8 @@ def _refuse(table: Table, found: Sequence[Profile], given: Mapping[str, str]) ->
     role = "option" if not any(True for _ in _names(found, given)) else "rewards"
     flag = "option" if role == "option" else "reward (or successes and trials, or ratings)"
     held = "; ".join(f"{p.name}: {p}" for p in found[:MOST_SHOWN])
+    if role == "option" and sum(p.holds == NUMBER for p in found) > 1:
+        held += ". If each option has a column of its own, put names into one column and results into another"
     raise InputError(
         f"no column looks like the {role}",
         where=table.name,
