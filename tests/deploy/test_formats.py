@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import re
 import tarfile
 from pathlib import Path
 
 import pytest
 
 import bestarm as ba
+from bestarm.deploy.experiment.audit import audit
+from bestarm.deploy.experiment.folder import JOURNAL
 from bestarm.deploy.federation import files as federation_files
 from bestarm.deploy.federation.client import Client
 from bestarm.deploy.federation.client_folders import CLIENT
@@ -19,12 +23,14 @@ from bestarm.deploy.federation.verification import verify as verify_federation
 from bestarm.deploy.mesh import files as mesh_files
 from bestarm.deploy.mesh.run import Run
 from bestarm.deploy.mesh.verification import verify as verify_peer
+from bestarm.deploy.process import free_port
 from bestarm.deploy.sources import FromPython
 from bestarm.records.record import Record
 from bestarm.util.journal import Journal
 
 ARCHIVES = Path(__file__).parent / "formats"
 REWARDS = {"a": 50.0, "b": 0.0, "c": 10.0, "d": 0.0, "x": 50.0, "y": 0.0, "z": 24.0}
+PORT = re.compile(r"((?:localhost|127\.0\.0\.1):)(\d+)")
 SECONDS = 120.0
 
 
@@ -39,6 +45,21 @@ def unpacked(name, folder):
     with tarfile.open(ARCHIVES / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     return folder
+
+
+@contextlib.contextmanager
+def free_ports(folder):
+    """Let a run use ports that are free now: another program may use those of the archive."""
+    ports = {}
+
+    def replace(new):
+        for path in folder.rglob("*.json"):
+            path.write_text(PORT.sub(lambda m: m[1] + new(m[2]), path.read_text("utf-8")), "utf-8")
+
+    replace(lambda port: ports.setdefault(port, str(free_port())))
+    old = {new: port for port, new in ports.items()}
+    yield
+    replace(lambda port: old.get(port, port))
 
 
 def events(folder):
@@ -75,7 +96,8 @@ def test_a_federation_of_an_earlier_format_is_finished(tmp_path, archive):
             verdicts = [tasks.create_task(client.run()) for client in clients]
         return record.result(), [verdict.result() for verdict in verdicts], clients
 
-    record, verdicts, clients = asyncio.run(steps())
+    with free_ports(folder):
+        record, verdicts, clients = asyncio.run(steps())
     assert record.verdict.arm == "north/a"
     assert [verdict.arm for verdict in verdicts] == ["north/a"] * 2
     for path, journal in events(folder).items():
@@ -110,8 +132,9 @@ def test_a_federation_of_schema_1_is_written_in_the_new_format_by_the_server(tmp
     assert federation_files.Place.load(place).setup == old.setup
 
 
-def test_a_mesh_of_an_earlier_format_is_finished(tmp_path):
-    folder = unpacked("mesh-1", tmp_path) / "mesh"
+@pytest.mark.parametrize("archive", ["mesh-1", "mesh-2"])
+def test_a_mesh_of_an_earlier_format_is_finished(tmp_path, archive):
+    folder = unpacked(archive, tmp_path) / "mesh"
     before, made = events(folder), pulls(folder)
     places = mesh_files.places(folder)
 
@@ -121,7 +144,9 @@ def test_a_mesh_of_an_earlier_format_is_finished(tmp_path):
             verdicts = [tasks.create_task(run.run()) for run in runs]
         return [verdict.result() for verdict in verdicts]
 
-    assert [verdict.arm for verdict in asyncio.run(steps())] == ["north/x"] * 3
+    with free_ports(folder):
+        verdicts = asyncio.run(steps())
+    assert [verdict.arm for verdict in verdicts] == ["north/x"] * 3
     for path, journal in events(folder).items():
         assert journal[: len(before[path])] == before[path], "what was there stays, byte for byte"
     for path, now in pulls(folder).items():
@@ -129,6 +154,27 @@ def test_a_mesh_of_an_earlier_format_is_finished(tmp_path):
     for place in places:
         assert verify_peer(place).ok
         assert Record.load(place / mesh_files.RECORD).verdict.arm == "north/x"
+
+
+def test_an_experiment_of_an_earlier_format_is_finished(tmp_path):
+    folder = unpacked("experiment-2", tmp_path) / "experiment"
+    before = events(folder)
+    with ba.Experiment.open(
+        folder / JOURNAL
+    ) as experiment:  # much later: open rewards are past their deadline
+        filled = [site.filled for site in experiment.status.sites]
+        assert filled == [4, 1]
+        assert experiment.ask("north", key="visit 1") == experiment.ask("north", key="visit 1")
+        assert experiment.status.assigned == 150, "the key was used before the stop"
+        while experiment.verdict is None:
+            for site in ("north", "Süd"):
+                given = experiment.ask(site)
+                experiment.tell(given.token, {"x": 26.0, "y": 24.0}[given.option])
+        assert experiment.verdict.arm == "x"
+        assert ba.verify(experiment.record()).ok
+    assert not audit(folder / JOURNAL).failures
+    (path,) = before
+    assert events(folder)[path][: len(before[path])] == before[path]
 
 
 @pytest.mark.parametrize(

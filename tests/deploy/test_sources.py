@@ -142,6 +142,7 @@ def test_a_python_object_is_found_by_its_name(tmp_path, monkeypatch):
         "my_sensors": "does not name an object.*package.module:object",
         "my_sensors:": "does not name an object",
         "my_sensors:laab": 'there is no "laab".*Did you mean "lab"',
+        "my_sensors:nothing_like_it": 'there is no "nothing_like_it".*Known: [a-zA-Z]',
         "my_sensors:x": "7 can't be called",
         "my_nowhere:f": "can't be imported.*my_nowhere",
         "my_broken:f": "can't be imported.*ZeroDivisionError",

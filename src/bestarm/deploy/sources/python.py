@@ -63,7 +63,7 @@ class FromPython(Source):
             found: object = importlib.import_module(module)
         for name in path.split("."):
             if not hasattr(found, name):
-                raise InputError(f'there is no "{name}"', where=what, fix=nearest(name, dir(found)))
+                raise InputError(f'there is no "{name}"', where=what, fix=_nearest(name, found))
             found = getattr(found, name)
         return found
 
@@ -92,6 +92,12 @@ class FromPython(Source):
             return self._function(*arguments)
         except StopIteration:  # StopIteration can't be raised out of a thread
             raise Exhausted(f"{self._where(arguments[0])}: there are no more rewards") from None
+
+
+def _nearest(name: str, within: object) -> str:
+    """A hint about the names that the user gave to something in a module or an object."""
+    known = [each for each in dir(within) if not each.startswith("_")]
+    return nearest(name, known) if known else f'Define "{name}" there'
 
 
 def _takes_times(function: Any, where: str) -> bool:
