@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
+from msgspec import structs
 from test_questions import Game
 
 import bestarm as ba
@@ -287,6 +288,15 @@ def test_the_lead_must_be_larger_where_it_differs_from_site_to_site(leads, statu
     assert ("more if it differs from site to site" in " ".join(promise(Situation.of(record)))) == (
         status == "undecided"
     )
+
+
+def test_the_lead_is_that_of_the_sites_that_were_not_dropped():
+    problem = ba.Problem.from_rewards(sites(5))
+    record = ba.identify(problem, question="overall", byzantine=1, delta=0.1, max_rounds=2, seed=1)
+    five = Situation.of(record)
+    four = structs.replace(five, dropped=frozenset({"s2"}))
+    assert "above 0.333 " in " ".join(promise(five))
+    assert "above 0.5 " in " ".join(promise(four))
 
 
 def test_with_privacy_liars_can_hide_a_larger_lead():
