@@ -79,10 +79,16 @@ class War:
         self.pulls[i] = None
         self.act(i, machine.handle(Pulled.of(rows, times)))
 
-    def step(self, patience=0.004, drop=0.0, nonsense=0.002):
-        """One event; True if it was one of the server's."""
+    def step(self, patience=0.1, drop=0.0, nonsense=0.002):
+        """One event; True if it was one of the server's.
+
+        Patience ends when few clients are missing: where many are, it soon ends the run.
+        """
         i, luck = self.rng.randrange(len(self.names)), self.rng.random()
         if luck < patience:
+            few = 0 < len(self.server.missing_clients()) <= self.options.byzantine
+            if not few and self.rng.random() > 0.002:
+                return False
             self.serve(PatienceOver(self.server.round))
             return True
         if luck < patience + drop and i not in self.gone:
