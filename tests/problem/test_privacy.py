@@ -20,7 +20,7 @@ from bestarm.deploy.federation.desk import NOTE
 from bestarm.deploy.mesh import files as mesh_files
 from bestarm.deploy.mesh.node import Node
 from bestarm.deploy.pulling import Puller
-from bestarm.deploy.sources import Exhausted, FromCommand, FromCsv, FromPython
+from bestarm.deploy.sources import Exhausted, FromCommand, FromCsv, FromHttp, FromPython
 from bestarm.deploy.sources.base import Source, SourceFailed
 from bestarm.deploy.trial import Fresh, try_source
 from bestarm.graphs.generators import complete
@@ -30,6 +30,7 @@ from bestarm.problem.rewards import Bernoulli, Beta, Recording, Table
 from bestarm.problem.scale import Scale
 from bestarm.protocol.options import on_unit_scale
 from bestarm.protocol.registry import METHODS
+from bestarm.report import page, plots
 from bestarm.scenario.load import load
 from bestarm.simulate.identify import prepare
 from bestarm.study.plan import plan
@@ -126,10 +127,14 @@ def test_pairs_are_refused_by_name(tmp_path):
     path = tmp_path / "pairs.toml"
     data = '[data]\ncsv = "pairs.csv"\narm = "option"\nreward = "reward"\npair = "subject"\nbounds = [0, 1]\n'
     path.write_text('question = "overall"\n' + data)
-    assert load(path).problem.layout.paired
+    problem = load(path).problem
+    assert problem.layout.paired
     path.write_text('privacy = 1.0\nquestion = "overall"\n' + data)
-    with pytest.raises(InputError, match="privacy is not supported with pairs"):
+    (tmp_path / "pairs.csv").write_text("option,reward,subject\nA,1,Ann\n" + rows)  # Ann has no B
+    with pytest.raises(InputError, match="privacy is not supported with pairs"):  # and is not named
         load(path)
+    with pytest.raises(InputError, match="privacy is not supported with pairs"):
+        problem.private(1.0)
 
 
 def test_a_scenario_says_privacy(tmp_path):
@@ -225,7 +230,11 @@ def test_a_record_of_recorded_rewards_shows_none_of_them(tmp_path):
     hidden = problem.private(1.0)
     record = ba.identify(hidden, "bet", seed=1, journal=tmp_path / "run.db")
     record.save(tmp_path / "record.json")
-    assert list(tmp_path.iterdir())
+    (tmp_path / "report.html").write_text(page.of_record(record, quick=True), "utf-8")
+    for draw in (plots.race, plots.intervals):
+        plots.save(draw(record), tmp_path / f"{draw.__name__}.svg")
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written > {"run.db", "record.json", "report.html", "race.svg", "intervals.svg"}
     assert files_with(tmp_path, str(RAW)) == []
     assert hidden.means[0][0] is None
     assert record.problem["groups"][0]["rewards"] == [[None]]
@@ -398,11 +407,12 @@ def csv_of(path):
     return path
 
 
-KINDS = ("python", "command", "csv once", "csv with replacement")
+KINDS = ("python", "command", "http", "csv once", "csv with replacement")
 
 
 def source_of(kind, folder, monkeypatch, private):
-    """A source of rewards that are all RAW."""
+    """A source of rewards that are all RAW. Those of an address come without a network."""
+    monkeypatch.setattr(FromHttp, "_get", lambda self, url: json.dumps([RAW] * int(url.partition("=")[2])))
     data = csv_of(folder / "outside.csv")
     monkeypatch.syspath_prepend(str(folder))
     (folder / "constant_rewards.py").write_text(
@@ -410,6 +420,7 @@ def source_of(kind, folder, monkeypatch, private):
     )
     return {
         "python": lambda: FromPython("constant_rewards:Constant"),
+        "http": lambda: FromHttp("http://rewards.example/{arm}?n={times}"),
         "command": lambda: FromCommand(f"sh -c 'while read arm; do echo {RAW}; done'"),
         "csv once": lambda: FromCsv(data, private=private),
         "csv with replacement": lambda: FromCsv(data, rows="resample", seed=1),
@@ -418,17 +429,20 @@ def source_of(kind, folder, monkeypatch, private):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("hidden", [True, False])
-def test_no_file_of_a_client_holds_a_raw_reward(tmp_path, monkeypatch, caplog, kind, hidden):
+def test_no_file_of_a_client_or_server_holds_a_raw_reward(tmp_path, monkeypatch, caplog, kind, hidden):
+    """The client has made the first block and sent its sums, which the server has stored."""
     rewards = {"west": {"a": {"kind": "beta", "a": 2, "b": 2}, "b": 0.5}, "east": {"c": 0.5}}
     problem = Problem.from_rewards(rewards)
     problem = problem.private(1.0) if hidden else problem
-    case = ba.Scenario(problem, "bet", None, {"delta": 0.1})
+    case = ba.Scenario(problem, "bet", None, {"delta": 0.1, "n1": 20})
     files.init(case, tmp_path / "fed", port=0)
     folds = Folds(tmp_path / "fed", Coins(Problem.bernoulli([[0.5, 0.5], [0.5]])))
     site = folds.sites["west-1"]
     source = source_of(kind, tmp_path, monkeypatch, site.place.setup.scale if hidden else None)
     asyncio.run(pull_some(site, source))
     sums = [event for event in site.journal.events() if event.kind == "rewards"]
+    folds.desk.take(site.ups)
+    assert "up" in {event.kind for event in folds.desk.journal.events()}
     folds.close()
     found = files_with(tmp_path / "fed", str(RAW)) + ([] if str(RAW) not in caplog.text else ["log"])
     assert sums

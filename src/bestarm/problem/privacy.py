@@ -34,6 +34,14 @@ def check_privacy(epsilon: object) -> float:
     return float(epsilon)  # type: ignore[arg-type]
 
 
+def without_pairs() -> InputError:
+    """The error for privacy with pairs. Errors about pairs name subjects, so it comes before their data."""
+    return InputError(
+        "privacy is not supported with pairs, whose rewards are all in one file anyway",
+        fix="Leave out pair, or privacy",
+    )
+
+
 def slope(epsilon: float) -> float:
     """κ = tanh(ε/2).
 

@@ -28,7 +28,7 @@ from bestarm.problem.parts import (
     models_from_specs,
     models_of,
 )
-from bestarm.problem.privacy import check_privacy, private
+from bestarm.problem.privacy import check_privacy, private, without_pairs
 from bestarm.problem.question import ANYWHERE, Question, make_question
 from bestarm.problem.rewards import RewardModel, Unknown
 from bestarm.problem.scale import UNIT, Scale
@@ -339,10 +339,7 @@ class Problem:
                 expected="one ε for the whole problem: different ones could change the order of arms",
             )
         if self.layout.paired:
-            raise InputError(
-                "privacy is not supported with pairs, whose rewards are all in one file anyway",
-                fix="Leave out pair, or privacy",
-            )
+            raise without_pairs()
         groups = tuple(replace(group, binary=True) for group in self.layout.groups)
         made: dict[int, tuple[RewardModel, ...]] = {}  # large groups share one row
         for row in self.rewards:

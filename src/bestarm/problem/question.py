@@ -263,16 +263,18 @@ def _demand_common(groups: Sequence[Group], question: Question) -> None:
 
 
 def certain_lead(question: Question, faults: int) -> float:
-    """The lead of the best option from which on f lying sites cannot prevent an answer.
+    """The lead above which f lying sites cannot prevent an answer, if it is the same at all honest sites.
 
-    It is W/(1 − 2W) if W is the weight of the f heaviest sites: f/(M − 2f) for equal weights. From 1 on, no
-    lead is large enough.
+    It is W/(1 − W − V) if W is the weight of the f heaviest sites, and V that of the next f: f/(M − 2f) for
+    equal weights. Where the lead differs from site to site it must be larger on average, since the f sites
+    where it is largest do not count. From 1 on, no lead is large enough.
 
     >>> round(certain_lead(Question("overall", (0.05,) * 20), 2), 9)
     0.125
     """
-    heavy = math.fsum(sorted(question.weights)[len(question.weights) - faults :])
-    return heavy / (1.0 - 2.0 * heavy) if heavy < 0.5 else 1.0
+    weights = sorted(question.weights, reverse=True)
+    heaviest, rest = math.fsum(weights[:faults]), math.fsum(weights[2 * faults :])
+    return heaviest / rest if rest > 0 else 1.0
 
 
 def lead_said(question: Question, faults: int, scale: Scale = UNIT) -> str:
@@ -282,7 +284,7 @@ def lead_said(question: Question, faults: int, scale: Scale = UNIT) -> str:
     answers are 0 or 1: it has to be 1/κ times as large.
 
     >>> lead_said(Question("overall", (0.2,) * 5), 1, Scale(privacy=2.0)).partition(" is ")[2]
-    'above 0.438, 1/κ times what it is without privacy.'
+    'above 0.438 (more if it differs from site to site), 1/κ times what it is without privacy.'
     """
     lead = certain_lead(question, faults) / scale.slope
     liars = "1 site that lies" if faults == 1 else f"{faults} sites that lie"
@@ -293,7 +295,7 @@ def lead_said(question: Question, faults: int, scale: Scale = UNIT) -> str:
         why = ", 1/κ times what it is without privacy"
     return (
         f"{liars} can prevent an answer unless the lead of the best option on the honest sites is above "
-        f"{lead * (scale.high - scale.low):.3g}{why}."
+        f"{lead * (scale.high - scale.low):.3g} (more if it differs from site to site){why}."
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -298,7 +299,10 @@ def _overall_promise(found: Situation, delta: float) -> str:
     text = f"The best option is among those still in, except with probability at most {delta:g}{lies}."
     if not found.liars:
         return text
-    return f"{text} {lead_said(found.question, found.liars, Scale(**found.problem['scale']))}"
+    names = [group["name"] for group in found.problem["groups"]]
+    left = [w for name, w in zip(names, found.question.weights, strict=True) if name not in found.dropped]
+    question = replace(found.question, weights=tuple(w / math.fsum(left) for w in left))
+    return f"{text} {lead_said(question, found.liars, Scale(**found.problem['scale']))}"
 
 
 def _control_promise(found: Situation) -> Iterator[str]:

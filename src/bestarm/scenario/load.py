@@ -19,6 +19,7 @@ from bestarm.graphs.generators import circulant, clique_tree, complete, geometri
 from bestarm.graphs.graph import Graph
 from bestarm.problem.csv_data import data_problem
 from bestarm.problem.instances import ANYWHERE, instance
+from bestarm.problem.privacy import without_pairs
 from bestarm.problem.problem import Problem
 from bestarm.problem.question import KEYS as QUESTION_KEYS
 from bestarm.problem.question import belongs
@@ -138,6 +139,9 @@ def scenario_from_dict(keys: Mapping[str, Any], folder: Path) -> Scenario:
     if "sigma" in keys and family is None:
         raise InputError(f"sigma = {shorten(keys['sigma'])} belongs to a family", fix='Add family = "paper"')
     made = FAMILIES[family] if family else None
+    data = keys.get("data")
+    if "privacy" in keys and isinstance(data, Mapping) and data.get("pair"):
+        raise without_pairs()
     try:
         problem = _problem(keys, folder)
     except RewardError as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
+from msgspec import structs
 from test_questions import Game
 
 import bestarm as ba
@@ -265,10 +267,36 @@ def test_the_lead_that_liars_make_necessary_is_stated():
     assert [round(certain_lead(question, f), 4) for f in (1, 2, 9)] == [
         round(f / (20 - 2 * f), 4) for f in (1, 2, 9)
     ]
+    weights = replace(question, weights=(0.3, 0.25, 0.15, 0.15, 0.15))
+    assert certain_lead(weights, 1) == pytest.approx(0.3 / 0.45)
+    assert certain_lead(weights, 2) == pytest.approx(0.55 / 0.15)
     problem = ba.Problem.from_rewards(sites(7, best=0.02))
     found = ba.plan(problem, question="overall", byzantine=1, delta=0.1, trials=10, seed=1, workers=1,
                     max_rounds=6, methods=["bet"])  # fmt: skip
     assert any("0.2" in text and "lead of the best option" in text for text in found.advice)
+
+
+@pytest.mark.parametrize(
+    ("leads", "status"), [((0.5,) * 4, "identified"), ((1.0, 0.6, 0.2, 0.2), "undecided")]
+)
+def test_the_lead_must_be_larger_where_it_differs_from_site_to_site(leads, status):
+    """The lead is 0.5 on average, above f/(M − 2f) = 0.33. Without its largest term the second sum is 1."""
+    rows = {f"s{j}": {"A": (1 - lead) / 2, "B": (1 + lead) / 2} for j, lead in enumerate((0.5, *leads))}
+    keys = {"question": "overall", "byzantine": 1, "delta": 0.1, "max_rounds": 16, "seed": 1}
+    record = ba.identify(ba.Problem.from_rewards(rows), adversaries=[ba.Adversary("s0", "extreme")], **keys)
+    assert record.verdict.status == status
+    assert ("more if it differs from site to site" in " ".join(promise(Situation.of(record)))) == (
+        status == "undecided"
+    )
+
+
+def test_the_lead_is_that_of_the_sites_that_were_not_dropped():
+    problem = ba.Problem.from_rewards(sites(5))
+    record = ba.identify(problem, question="overall", byzantine=1, delta=0.1, max_rounds=2, seed=1)
+    five = Situation.of(record)
+    four = structs.replace(five, dropped=frozenset({"s2"}))
+    assert "above 0.333 " in " ".join(promise(five))
+    assert "above 0.5 " in " ".join(promise(four))
 
 
 def test_with_privacy_liars_can_hide_a_larger_lead():
