@@ -358,6 +358,7 @@ def kernel(bandit, delta, rng, trials, most):
     return game.outcome
 
 BASELINE = ba.Baseline("coin-flip", "Coin flip", kernel)
+TAKEN = ba.Baseline("fisher", "Not Fed-Fisher", kernel)
 """
 
 
@@ -365,7 +366,7 @@ def test_a_baseline_of_an_installed_package_takes_part_and_a_broken_one_is_left_
     info = tmp_path / "site" / "bestarm_flip-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bestarm-flip\nVersion: 1.0\n")
-    points = "coin-flip = flip:BASELINE\nlost = no_such_module:X\nwrong = flip:kernel\n"
+    points = "coin-flip = flip:BASELINE\nlost = no_such_module:X\nwrong = flip:kernel\ntaken = flip:TAKEN\n"
     (info / "entry_points.txt").write_text("[bestarm.baselines]\n" + points)
     (tmp_path / "site/flip.py").write_text(COIN_FLIP)
     path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
@@ -376,7 +377,8 @@ def test_a_baseline_of_an_installed_package_takes_part_and_a_broken_one_is_left_
     scores = {one["method"]: one for one in json.loads(done.stdout)["scores"]}
     assert scores["coin-flip"]["pulls"]["mean"] == 10.0
     assert scores["coin-flip"]["errors"] > scores["fisher"]["errors"] == 0
-    for name, why in (("lost", "no_such_module"), ("wrong", "expected a bestarm Baseline")):
+    left_out = {"lost": "no_such_module", "wrong": "expected a bestarm Baseline", "taken": '"fisher"'}
+    for name, why in left_out.items():
         assert any(f"baseline {name} " in line and why in line for line in done.stderr.splitlines())
 
 
