@@ -147,6 +147,20 @@ def _nothing(bandit, delta, rng, trials, most):
     return None
 
 
+def _forgetful(bandit, delta, rng, trials, most):
+    return _always(0, bandit, delta, rng, trials - 1, most)
+
+
+def _lazy(bandit, delta, rng, trials, most):
+    return ba.Pulls(bandit, rng, trials, most).outcome
+
+
+@pytest.mark.parametrize(("kernel", "text"), [(_forgetful, "3 trials, and recorded 2"), (_lazy, "recorded 0")])
+def test_a_kernel_must_record_every_trial(kernel, text):
+    with pytest.raises(ba.InputError, match=f'baseline "g": the kernel was asked for .*{text}'):
+        ba.arena([ba.Baseline("g", "G", kernel)], TINY, trials=3, workers=1)
+
+
 def test_a_baseline_that_can_t_be_run_says_what_is_missing():
     with pytest.raises(ba.InputError, match=r'baseline "g": the kernel returned None.*outcome'):
         ba.arena([ba.Baseline("g", "G", _nothing)], TINY, trials=3, workers=1)
