@@ -155,7 +155,9 @@ def _lazy(bandit, delta, rng, trials, most):
     return ba.Pulls(bandit, rng, trials, most).outcome
 
 
-@pytest.mark.parametrize(("kernel", "text"), [(_forgetful, "3 trials, and recorded 2"), (_lazy, "recorded 0")])
+@pytest.mark.parametrize(
+    ("kernel", "text"), [(_forgetful, "3 trials, and recorded 2"), (_lazy, "recorded 0")]
+)
 def test_a_kernel_must_record_every_trial(kernel, text):
     with pytest.raises(ba.InputError, match=f'baseline "g": the kernel was asked for .*{text}'):
         ba.arena([ba.Baseline("g", "G", kernel)], TINY, trials=3, workers=1)

@@ -78,6 +78,7 @@ def _overview(found: Arena) -> Html:
         "instances",
         "pulls / limit",
         "rounds",
+        "time",
         "bits up",
         "wrong",
         "rate, 95 %",
@@ -88,14 +89,14 @@ def _overview(found: Arena) -> Html:
         for headline in (True, False)
     )
     note = (
-        "Pulls / limit, rounds and bits are geometric means over the instances that a method solved: every "
-        "run gave an answer, and the error rate was not shown to be above δ. To compare methods on the same "
-        "instances, see below. The limit applies to methods that keep δ on every "
-        "problem with 0/1 rewards; there is none for the others, nor for averages over sites. "
-        "Wrong: wrong answers of all runs, with the exact 95 % interval of their rate. Keeps δ: on how many "
+        "Pulls / limit, rounds, time (in steps of one pull per client) and bits are geometric means over the "
+        "instances that a method solved: every run gave an answer, and the error rate was not shown to be "
+        "above δ. To compare methods on the same instances, see below. The limit applies to methods that "
+        "keep δ on every problem with 0/1 rewards; there is none for the others, nor for averages over "
+        "sites. Wrong: wrong answers of all runs, with the exact 95 % interval of their rate. Keeps δ: on how many "
         "instances the exact interval shows that the rate is at most δ; ✗ if it shows on one that it is not."
     )
-    numbers = {0, 3, 4, 5, 6, 7, 8, 9}
+    numbers = {0, *range(3, len(head))}
     parts = [
         table(head, main, numbers=numbers, caption="Methods over all instances"),
         tag("p", note, class_="note"),
@@ -124,6 +125,7 @@ def _line(place: int, row: Row) -> list[Any]:
         f"{ran}" if solved == ran else f"{ran}, {solved} solved",
         number(row.over_limit, 3),
         number(row.mean("rounds"), 3),
+        number(row.mean("time"), 3),
         number(row.mean("bits_up"), 3),
         f"{row.errors:,}",
         f"{low:.2g} to {high:.2g}",

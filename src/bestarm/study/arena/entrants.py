@@ -65,7 +65,7 @@ class BaselineCell:
             raise InputError(
                 f"the kernel was asked for {counted(size, 'trial')}, and recorded {done}",
                 where=where,
-                expected="a result of every trial, from pulls.stop or Outcome.put; the answer −1 is undecided",
+                expected="a result of every trial, from pulls.stop or Outcome.put (answer −1: undecided)",
             )
         columns = outcome.columns()
         columns["correct"] = np.array([arm in self.right for arm in columns["arm"]], dtype=object)
