@@ -7,9 +7,10 @@ import csv
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
+import tomllib
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -18,7 +19,6 @@ import numpy as np
 import pytest
 
 import bestarm as ba
-from bestarm.protocol.registry import GROUP
 from bestarm.report.page import of_arena
 from bestarm.study.arena.baselines import BASELINES
 from bestarm.study.arena.entrants import entrant
@@ -351,14 +351,45 @@ def test_options_of_an_entrant_are_read_as_numbers_and_words():
     assert entrant(ba.Method(**vars(entrant("fisher").method))).label == "fisher"
 
 
+def files_of(page):
+    """The files that a page of the documentation shows, by name."""
+    return dict(
+        re.findall(r"```{code-block} \w+\n:caption: (\S+)\n\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    )
+
+
+def wheel(folder, files, sources):
+    """A wheel as its pyproject.toml describes it: the files that it includes, and its entry points."""
+    project = tomllib.loads(files["pyproject.toml"])
+    name, version = project["project"]["name"].replace("-", "_"), project["project"]["version"]
+    info, include = (
+        f"{name}-{version}.dist-info",
+        project["tool"]["hatch"]["build"]["targets"]["wheel"]["include"],
+    )
+    points = "".join(
+        f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in found.items())
+        for group, found in project["project"]["entry-points"].items()
+    )
+    content = {one: files.get(one) or (sources / one).read_text("utf-8") for one in include} | {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": points,
+    }
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for one, text in content.items():
+            archive.writestr(one, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{one},,\n" for one in [*content, f"{info}/RECORD"]))
+    return path
+
+
 @pytest.fixture
 def installed(root, tmp_path):
-    """The example method installed as a package of its own; an environment that sees it."""
-    info = tmp_path / "site" / "bestarm_uniform-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bestarm-uniform\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\nuniform = uniform_method:METHOD\n")
-    shutil.copy(root / "examples/uniform_method.py", tmp_path / "site")
+    """The example method and the baseline of the docs, installed with pip as packages of their own."""
+    pages = [files_of(root / "docs" / page) for page in ("own-method.md", "bring-your-method.md")]
+    wheels = [str(wheel(tmp_path, files, root / "examples")) for files in pages]
+    words = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(tmp_path / "site")]
+    subprocess.run([sys.executable, *words, *wheels], check=True, capture_output=True)
     path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": path}
 
@@ -402,7 +433,7 @@ def test_a_method_outside_the_package_gets_a_row_in_the_table(installed, tmp_pat
     words = [
         "arena",
         "--methods",
-        "uniform:n0=16,fisher",
+        "uniform:n0=16,greedy,fisher",
         "--instances",
         "lil-0.6",
         "--trials",
@@ -417,5 +448,6 @@ def test_a_method_outside_the_package_gets_a_row_in_the_table(installed, tmp_pat
     score = found.score("uniform:n0=16", "lil-0.6")
     assert (score.trials, score.errors, score.undecided) == (4, 0, 0)
     assert score.over_limit is None, "the example states no proof"
-    assert found.score("fisher", "lil-0.6").over_limit is not None
+    for name in ("fisher", "greedy"):
+        assert found.score(name, "lil-0.6").over_limit is not None
     assert "Uniform (n0 = 16)" in (tmp_path / "run/index.html").read_text("utf-8")

@@ -89,12 +89,13 @@ def _overview(found: Arena) -> Html:
         for headline in (True, False)
     )
     note = (
-        "Pulls / limit, rounds, time (in steps of one pull per client) and bits are geometric means over the "
-        "instances that a method solved: every run gave an answer, and the error rate was not shown to be "
-        "above δ. To compare methods on the same instances, see below. The limit applies to methods that "
-        "keep δ on every problem with 0/1 rewards; there is none for the others, nor for averages over "
-        "sites. Wrong: wrong answers of all runs, with the exact 95 % interval of their rate. Keeps δ: on how many "
-        "instances the exact interval shows that the rate is at most δ; ✗ if it shows on one that it is not."
+        "Pulls / limit, rounds, time (in steps of one pull per client) and bits are geometric means over "
+        "the instances that a method solved: every run gave an answer, and the error rate was not shown to "
+        "be above δ. To compare methods on the same instances, see below. The limit applies to methods "
+        "that keep δ on every problem with 0/1 rewards; there is none for the others, nor for averages "
+        "over sites. Wrong: wrong answers of all runs, with the exact 95 % interval of their rate. Keeps "
+        "δ: on how many instances the exact interval shows that the rate is at most δ; ✗ if it shows on "
+        "one that it is not."
     )
     numbers = {0, *range(3, len(head))}
     parts = [
