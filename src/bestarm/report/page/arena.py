@@ -75,7 +75,6 @@ def _overview(found: Arena) -> Html:
         "",
         "method",
         "proof",
-        "instances",
         "pulls / limit",
         "rounds",
         "time",
@@ -83,6 +82,7 @@ def _overview(found: Arena) -> Html:
         "wrong",
         "rate, 95 %",
         "keeps δ",
+        "instances",
     ]
     main, rest = (
         [_line(order[row.entry.label], row) for row in overview(found, headline)]
@@ -123,7 +123,6 @@ def _line(place: int, row: Row) -> list[Any]:
         str(place),
         name(row.entry.title, 60),
         "proved" if row.entry.proof else "none",
-        f"{ran}" if solved == ran else f"{ran}, {solved} solved",
         number(row.over_limit, 3),
         number(row.mean("rounds"), 3),
         number(row.mean("time"), 3),
@@ -131,6 +130,7 @@ def _line(place: int, row: Row) -> list[Any]:
         f"{row.errors:,}",
         f"{low:.2g} to {high:.2g}",
         f"{row.kept} of {ran}{' ✗' if broken else ''}",
+        f"{ran}" if solved == ran else f"{ran}, {solved} solved",
     ]
 
 
