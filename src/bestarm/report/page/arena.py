@@ -161,7 +161,8 @@ def _fronts(found: Arena) -> Html:
     order = ", ".join(f"{place} {label}" for label, place in numbered(found).items())
     note = (
         "The line joins the methods that no other beats in both pulls and rounds. Filled circles: with a "
-        f"proof; open squares: without. {order}."
+        "proof; open squares: without. The limit is for 0/1 rewards; where there are others, it is for coins "
+        f"with the same means. {order}."
     )
     return join(tag("div", *pictures, class_="panels"), tag("p", note, class_="note"))
 
