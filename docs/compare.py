@@ -39,14 +39,15 @@ def overview(found: Arena) -> str:
     """One row per entrant: geometric means over the instances that it solved."""
     lines = [
         f"| {row.entry.title} | {_proof(row.entry)} | {len(row.solved)} of {len(row.scores)} "
-        f"| {_round(row.over_limit)} | {_round(row.mean('rounds'))} | {_round(row.mean('bits_up'))} "
+        f"| {_round(row.over_limit)} | {_round(row.mean('rounds'))} | {_round(row.mean('time'))} "
+        f"| {_round(row.mean('bits_up'))} "
         f"| {row.errors} of {row.trials:,} (≤ {binomial_interval(row.errors, row.trials)[1]:.2g}) "
         f"| {row.kept} of {len(row.scores)} |"
         for row in rows_of(found, headline=True)
     ]
-    head = "| method | δ is kept | instances solved | pulls / limit | rounds | bits up | wrong "
+    head = "| method | δ is kept | instances solved | pulls / limit | rounds | time | bits up | wrong "
     head += "| shown to keep δ |"
-    return "\n".join([head, "|---|---|---|---|---|---|---|---|", *lines])
+    return "\n".join([head, "|---" * 9 + "|", *lines])
 
 
 OURS = {  # the arena's name for the same rule

@@ -251,7 +251,7 @@ SCREENS = {
     ),
     "many": Screen("Many options", "120 options at 40 sites.", _run(_many, quick=True)),
     "study": Screen("A study", "240 runs side by side.", _page(_study)),
-    "arena": Screen("An arena", "Methods of several libraries on the same instances.", _page(_arena)),
+    "arena": Screen("An arena", "Methods of the literature on the same instances.", _page(_arena)),
     "evidence": Screen("Recorded data", "What a table of patients shows.", _page(_evidence)),
     "live": Screen("The live page", "A run in process, half way.", _live),
     "server": Screen("A federation, live", "Its server, half way: a liar, and who was heard.", _server),

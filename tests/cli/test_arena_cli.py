@@ -90,6 +90,7 @@ def test_the_list_names_every_method_baseline_and_instance():
     text = run("arena", "--list").stdout
     assert "many-arms" in text
     assert "kl-lucb" in text
+    assert " ".join(text.split()).endswith(f"run on {', '.join(HEADLINE)}.")
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,11 @@ def test_pictures_say_in_words_what_they_show():
     names = [ground.name for ground in KEPT.grounds if not ground.shared]
     picture = profile(KEPT, 900, cost="pulls", title="pulls", instances=names)
     assert "bet within 2 times on" in picture
-    assert profile(KEPT, 330, cost="pulls", title="pulls", instances=names) is not None
+    phone = profile(KEPT, 330, cost="pulls", title="pulls", instances=names)
+    for label, place in numbered(KEPT).items():
+        if label in KEPT.profile("pulls", names):
+            assert f">{place} {label}<" in picture
+            assert f">{place} {label[:8]}" in phone, "a line without a name says nothing"
     best = [score.method for score in KEPT.front("paper-5")]
     assert f"On the front: {', '.join(best)}" in front(KEPT, 430, instance="paper-5")
     assert len(set(numbered(KEPT).values())) == len(KEPT.entries)

@@ -54,7 +54,7 @@ def arena(
             known = {"methods": [one.label for one in everyone()], "instances": list(named_instances())}
             print(json.dumps({**known, "headline": list(HEADLINE)}))
         else:
-            show_choices(everyone(), named_instances())
+            show_choices(everyone(), named_instances(), HEADLINE)
         return OK
     try:
         with cluster(dask) as executor, study_progress(quiet=as_json) as watch:

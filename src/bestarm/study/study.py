@@ -216,7 +216,7 @@ def _executor(
         pickle.dumps(cells)
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         raise InputError(
-            f"the rewards can't be sent to other processes: {error}",
+            f"the rewards or methods can't be sent to other processes: {error}",
             fix="Use functions that are defined at the top of a module, or workers=1",
         ) from None
     pool = ProcessPoolExecutor(count, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))

@@ -7,9 +7,10 @@ import csv
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
+import tomllib
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -18,7 +19,6 @@ import numpy as np
 import pytest
 
 import bestarm as ba
-from bestarm.protocol.registry import GROUP
 from bestarm.report.page import of_arena
 from bestarm.study.arena.baselines import BASELINES
 from bestarm.study.arena.entrants import entrant
@@ -145,6 +145,22 @@ def _page(found):
 
 def _nothing(bandit, delta, rng, trials, most):
     return None
+
+
+def _forgetful(bandit, delta, rng, trials, most):
+    return _always(0, bandit, delta, rng, trials - 1, most)
+
+
+def _lazy(bandit, delta, rng, trials, most):
+    return ba.Pulls(bandit, rng, trials, most).outcome
+
+
+@pytest.mark.parametrize(
+    ("kernel", "text"), [(_forgetful, "3 trials, and recorded 2"), (_lazy, "recorded 0")]
+)
+def test_a_kernel_must_record_every_trial(kernel, text):
+    with pytest.raises(ba.InputError, match=f'baseline "g": the kernel was asked for .*{text}'):
+        ba.arena([ba.Baseline("g", "G", kernel)], TINY, trials=3, workers=1)
 
 
 def test_a_baseline_that_can_t_be_run_says_what_is_missing():
@@ -335,14 +351,45 @@ def test_options_of_an_entrant_are_read_as_numbers_and_words():
     assert entrant(ba.Method(**vars(entrant("fisher").method))).label == "fisher"
 
 
+def files_of(page):
+    """The files that a page of the documentation shows, by name."""
+    return dict(
+        re.findall(r"```{code-block} \w+\n:caption: (\S+)\n\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    )
+
+
+def wheel(folder, files, sources):
+    """A wheel as its pyproject.toml describes it: the files that it includes, and its entry points."""
+    project = tomllib.loads(files["pyproject.toml"])
+    name, version = project["project"]["name"].replace("-", "_"), project["project"]["version"]
+    info, include = (
+        f"{name}-{version}.dist-info",
+        project["tool"]["hatch"]["build"]["targets"]["wheel"]["include"],
+    )
+    points = "".join(
+        f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in found.items())
+        for group, found in project["project"]["entry-points"].items()
+    )
+    content = {one: files.get(one) or (sources / one).read_text("utf-8") for one in include} | {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": points,
+    }
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for one, text in content.items():
+            archive.writestr(one, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{one},,\n" for one in [*content, f"{info}/RECORD"]))
+    return path
+
+
 @pytest.fixture
 def installed(root, tmp_path):
-    """The example method installed as a package of its own; an environment that sees it."""
-    info = tmp_path / "site" / "bestarm_uniform-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bestarm-uniform\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\nuniform = uniform_method:METHOD\n")
-    shutil.copy(root / "examples/uniform_method.py", tmp_path / "site")
+    """The example method and the baseline of the docs, installed with pip as packages of their own."""
+    pages = [files_of(root / "docs" / page) for page in ("own-method.md", "bring-your-method.md")]
+    wheels = [str(wheel(tmp_path, files, root / "examples")) for files in pages]
+    words = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(tmp_path / "site")]
+    subprocess.run([sys.executable, *words, *wheels], check=True, capture_output=True)
     path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": path}
 
@@ -358,6 +405,7 @@ def kernel(bandit, delta, rng, trials, most):
     return game.outcome
 
 BASELINE = ba.Baseline("coin-flip", "Coin flip", kernel)
+TAKEN = ba.Baseline("fisher", "Not Fed-Fisher", kernel)
 """
 
 
@@ -365,7 +413,7 @@ def test_a_baseline_of_an_installed_package_takes_part_and_a_broken_one_is_left_
     info = tmp_path / "site" / "bestarm_flip-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bestarm-flip\nVersion: 1.0\n")
-    points = "coin-flip = flip:BASELINE\nlost = no_such_module:X\nwrong = flip:kernel\n"
+    points = "coin-flip = flip:BASELINE\nlost = no_such_module:X\nwrong = flip:kernel\ntaken = flip:TAKEN\n"
     (info / "entry_points.txt").write_text("[bestarm.baselines]\n" + points)
     (tmp_path / "site/flip.py").write_text(COIN_FLIP)
     path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
@@ -376,7 +424,8 @@ def test_a_baseline_of_an_installed_package_takes_part_and_a_broken_one_is_left_
     scores = {one["method"]: one for one in json.loads(done.stdout)["scores"]}
     assert scores["coin-flip"]["pulls"]["mean"] == 10.0
     assert scores["coin-flip"]["errors"] > scores["fisher"]["errors"] == 0
-    for name, why in (("lost", "no_such_module"), ("wrong", "expected a bestarm Baseline")):
+    left_out = {"lost": "no_such_module", "wrong": "expected a bestarm Baseline", "taken": '"fisher"'}
+    for name, why in left_out.items():
         assert any(f"baseline {name} " in line and why in line for line in done.stderr.splitlines())
 
 
@@ -384,7 +433,7 @@ def test_a_method_outside_the_package_gets_a_row_in_the_table(installed, tmp_pat
     words = [
         "arena",
         "--methods",
-        "uniform:n0=16,fisher",
+        "uniform:n0=16,greedy,fisher",
         "--instances",
         "lil-0.6",
         "--trials",
@@ -399,5 +448,6 @@ def test_a_method_outside_the_package_gets_a_row_in_the_table(installed, tmp_pat
     score = found.score("uniform:n0=16", "lil-0.6")
     assert (score.trials, score.errors, score.undecided) == (4, 0, 0)
     assert score.over_limit is None, "the example states no proof"
-    assert found.score("fisher", "lil-0.6").over_limit is not None
+    for name in ("fisher", "greedy"):
+        assert found.score(name, "lil-0.6").over_limit is not None
     assert "Uniform (n0 = 16)" in (tmp_path / "run/index.html").read_text("utf-8")

@@ -69,8 +69,10 @@ def not_run(found: Arena) -> list[str]:
     ]
 
 
-def show_choices(entrants: Sequence[Entrant], instances: Mapping[str, Instance]) -> None:
-    """Print the methods, baselines and instances that there are."""
+def show_choices(
+    entrants: Sequence[Entrant], instances: Mapping[str, Instance], usual: Sequence[str]
+) -> None:
+    """Print the methods, baselines and instances that there are, and which instances are run by default."""
     for title, rows in (
         ("method", [(one.label, one.proof or "nothing proved", one.source) for one in entrants]),
         ("instance", [(one.name, one.question, one.about) for one in instances.values()]),
@@ -82,6 +84,7 @@ def show_choices(entrants: Sequence[Entrant], instances: Mapping[str, Instance])
             table.add_row(*(safe(cell) for cell in row))
         _whole().print(table)
         out.print()
+    out.print(f"By default all methods run on {', '.join(usual)}.", style="dim")
 
 
 def _whole() -> Console:

@@ -27,7 +27,8 @@ with Δ = 2^(−r), n is the least number ≥ n_{r−1} with n ≥ σ²·β(n)/(
 σ·√(β(n)/(Mn)), β = 2·threshold. Written after reading the authors' code (clreda/near-optimal-federated).
 *Theory*: the threshold of Kaufmann and Koolen 2021,
 M·C(ln(KM/δ)/M) + 2·Σ_m ln(4 + ln n), proved for Gaussian rewards by a martingale that bounds sub-Gaussian
-ones, too. *Heuristic*: ln((1 + ln(Mn))/δ), for which nothing is proved.
+ones, too. KM counts options and targets, as in the authors' code; with one target K would do, and n be up to
+5 % smaller. *Heuristic*: ln((1 + ln(Mn))/δ), for which nothing is proved.
 """
 
 from __future__ import annotations

@@ -75,27 +75,29 @@ def _overview(found: Arena) -> Html:
         "",
         "method",
         "proof",
-        "instances",
         "pulls / limit",
         "rounds",
+        "time",
         "bits up",
         "wrong",
         "rate, 95 %",
         "keeps δ",
+        "instances",
     ]
     main, rest = (
         [_line(order[row.entry.label], row) for row in overview(found, headline)]
         for headline in (True, False)
     )
     note = (
-        "Pulls / limit, rounds and bits are geometric means over the instances that a method solved: every "
-        "run gave an answer, and the error rate was not shown to be above δ. To compare methods on the same "
-        "instances, see below. The limit applies to methods that keep δ on every "
-        "problem with 0/1 rewards; there is none for the others, nor for averages over sites. "
-        "Wrong: wrong answers of all runs, with the exact 95 % interval of their rate. Keeps δ: on how many "
-        "instances the exact interval shows that the rate is at most δ; ✗ if it shows on one that it is not."
+        "Pulls / limit, rounds, time (in steps of one pull per client) and bits are geometric means over "
+        "the instances that a method solved: every run gave an answer, and the error rate was not shown to "
+        "be above δ. To compare methods on the same instances, see below. The limit applies to methods "
+        "that keep δ on every problem with 0/1 rewards; there is none for the others, nor for averages "
+        "over sites. Wrong: wrong answers of all runs, with the exact 95 % interval of their rate. Keeps "
+        "δ: on how many instances the exact interval shows that the rate is at most δ; ✗ if it shows on "
+        "one that it is not."
     )
-    numbers = {0, 3, 4, 5, 6, 7, 8, 9}
+    numbers = {0, *range(3, len(head))}
     parts = [
         table(head, main, numbers=numbers, caption="Methods over all instances"),
         tag("p", note, class_="note"),
@@ -121,13 +123,14 @@ def _line(place: int, row: Row) -> list[Any]:
         str(place),
         name(row.entry.title, 60),
         "proved" if row.entry.proof else "none",
-        f"{ran}" if solved == ran else f"{ran}, {solved} solved",
         number(row.over_limit, 3),
         number(row.mean("rounds"), 3),
+        number(row.mean("time"), 3),
         number(row.mean("bits_up"), 3),
         f"{row.errors:,}",
         f"{low:.2g} to {high:.2g}",
         f"{row.kept} of {ran}{' ✗' if broken else ''}",
+        f"{ran}" if solved == ran else f"{ran}, {solved} solved",
     ]
 
 
@@ -158,7 +161,8 @@ def _fronts(found: Arena) -> Html:
     order = ", ".join(f"{place} {label}" for label, place in numbered(found).items())
     note = (
         "The line joins the methods that no other beats in both pulls and rounds. Filled circles: with a "
-        f"proof; open squares: without. {order}."
+        "proof; open squares: without. The limit is for 0/1 rewards; where there are others, it is for coins "
+        f"with the same means. {order}."
     )
     return join(tag("div", *pictures, class_="panels"), tag("p", note, class_="note"))
 

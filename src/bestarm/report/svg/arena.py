@@ -14,6 +14,7 @@ from bestarm.study.arena.result import Arena
 Box = tuple[float, float, float, float]
 
 FURTHEST = 1000.0  # ratio at the right end of a profile
+LEGEND = 230  # pixels beside a wide profile
 
 
 def numbered(found: Arena) -> dict[str, int]:
@@ -27,12 +28,14 @@ def profile(found: Arena, width: int, *, cost: str, title: str, instances: Seque
     if not ratios:
         return None
     most = min(FURTHEST, max(max(values) for values in ratios.values()))
-    legend = 0 if width < PHONE else 230
-    x, y = Axis(1.0, max(most, 2.0), 46, width - 20 - legend, log=True), Axis(0.0, 1.0, 250, 24)
+    narrow = width < PHONE
+    beside = 0 if narrow else LEGEND
+    x, y = Axis(1.0, max(most, 2.0), 46, width - 20 - beside, log=True), Axis(0.0, 1.0, 250, 24)
     parts: list[Any] = [frame(x, y, (f"{title}, times the least of all entrants", "share of instances"), 5)]
     ranked = sorted(ratios, key=lambda label: -_area(ratios[label], len(instances), x.high))
     order = numbered(found)
-    for row, label in enumerate(ranked):
+    rows = -(-len(ranked) // 2) if narrow else len(ranked)  # a phone has two columns below the picture
+    for place, label in enumerate(ranked):
         points, share = [(x(1.0), y(0.0))], 0.0
         for ratio in (value for value in ratios[label] if value <= x.high):
             points.append((x(ratio), y(share)))
@@ -42,13 +45,14 @@ def profile(found: Arena, width: int, *, cost: str, title: str, instances: Seque
         line = path(points, stroke_dasharray=_dash(order[label]), stroke_width="2")
         told = tag("title", f"{clean(label, 60)}: within 2 times on {_within(ratios[label], 2)} instances")
         parts.append(tag("g", told, line, class_=f"line c{(order[label] - 1) % len(COLOURS)}"))
-        if legend:
-            parts += _legend(label, order[label], width - legend + 4, 30 + 15 * row)
+        column, row = divmod(place, rows)
+        at = (4 + column * width / 2, 306) if narrow else (width - LEGEND + 4, 30)
+        parts += _legend(label, order[label], at[0], at[1] + 15 * row, 16 if narrow else 30)
     text = "; ".join(
         f"{clean(label, 40)} within 2 times on {_within(ratios[label], 2)} of {len(instances)}"
         for label in ranked
     )
-    height = max(300, 40 + 15 * len(ranked)) if legend else 300
+    height = 306 + 15 * rows if narrow else max(300, 40 + 15 * rows)
     return svg(width, height, f"Performance profile, {title}: {text}", *parts)
 
 
@@ -65,9 +69,10 @@ def _dash(place: int) -> str | None:
     return DASHES[(place - 1) // len(COLOURS) % len(DASHES)] or None
 
 
-def _legend(label: str, place: int, left: float, top: float) -> list[Html]:
-    line = path([(left, top), (left + 26, top)], stroke_dasharray=_dash(place), stroke_width="2")
-    text = words(left + 32, top + 4, f"{place} {clean(label, 30)}", class_="tick")
+def _legend(label: str, place: int, left: float, top: float, most: int) -> list[Html]:
+    """A line's number and name, of which at most so many characters are shown."""
+    line = path([(left, top), (left + 22, top)], stroke_dasharray=_dash(place), stroke_width="2")
+    text = words(left + 28, top + 4, f"{place} {clean(label, most)}", class_="tick")
     return [tag("g", line, class_=f"line c{(place - 1) % len(COLOURS)}"), text]
 
 

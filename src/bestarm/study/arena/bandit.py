@@ -369,6 +369,7 @@ class Outcome:
     def __init__(self, bandit: Bandit, trials: int) -> None:
         self.bandit = bandit
         self.answer = np.full(trials, -1)
+        self.missing = np.ones(trials, dtype=bool)  # trials without a result
         self._numbers = {name: np.zeros(trials, dtype=np.int64) for name in ("rounds", "time", "up", "down")}
         self._load = np.zeros((trials, len(bandit.clients)), dtype=np.int64)
 
@@ -397,7 +398,7 @@ class Outcome:
         up, down : int or array of int
             The bits from and to the clients.
         """
-        self.answer[trial], self._load[trial] = answer, load
+        self.answer[trial], self._load[trial], self.missing[trial] = answer, load, False
         for name, values in (("rounds", rounds), ("time", time), ("up", up), ("down", down)):
             self._numbers[name][trial] = values
 

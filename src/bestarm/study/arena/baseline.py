@@ -46,7 +46,7 @@ class Baseline:
         ``refuse(bandit)``: why it can't run on this problem; empty if it can.
     headline : bool
         False if a formula is from memory, since its source could not be read, or the method is a variant
-        of ours.
+        of ours. A proved constant that is smaller than the paper's, in the method's favour, is no variant.
     """
 
     name: str

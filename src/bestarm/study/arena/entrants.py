@@ -25,7 +25,7 @@ from bestarm.study.arena.baseline import Baseline
 from bestarm.study.arena.baselines import known
 from bestarm.study.cells import COLUMNS, Cell, Runnable, blocks_of, stream_of
 from bestarm.util.seeds import stream
-from bestarm.util.text import nearest, shorten
+from bestarm.util.text import counted, nearest, shorten
 
 NEVER_ENDS = "would never end: "
 
@@ -54,11 +54,18 @@ class BaselineCell:
             outcome = _only_option(bandit, size)
         else:
             outcome = self.baseline.kernel(bandit, self.delta, rng, size, self.most)
+        where = f'baseline "{self.baseline.name}"'
         if not isinstance(outcome, Outcome):
             raise InputError(
                 f"the kernel returned {shorten(outcome)}",
-                where=f'baseline "{self.baseline.name}"',
+                where=where,
                 expected="an Outcome, such as pulls.outcome",
+            )
+        if (done := int((~outcome.missing).sum())) != size:
+            raise InputError(
+                f"the kernel was asked for {counted(size, 'trial')}, and recorded {done}",
+                where=where,
+                expected="a result of every trial, from pulls.stop or Outcome.put (answer −1: undecided)",
             )
         columns = outcome.columns()
         columns["correct"] = np.array([arm in self.right for arm in columns["arm"]], dtype=object)

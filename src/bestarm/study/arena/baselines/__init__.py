@@ -11,6 +11,7 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from bestarm.errors import InputError
+from bestarm.protocol.registry import METHODS
 from bestarm.study.arena.baseline import Baseline
 from bestarm.study.arena.baselines.batched import BATCHED, TRI_BBAI
 from bestarm.study.arena.baselines.elimination import ELIMINATION, ROUND_ROBIN
@@ -43,8 +44,8 @@ def known() -> dict[str, Baseline]:
             baseline = point.load()
             if not isinstance(baseline, Baseline):
                 raise InputError(f"expected a bestarm Baseline, got {shorten(baseline)}")
-            if baseline.name in found:
-                raise InputError(f'there is already a baseline "{baseline.name}"')
+            if baseline.name in found or baseline.name in METHODS:
+                raise InputError(f'there is already a method or baseline "{baseline.name}"')
             found[baseline.name] = baseline
         except Exception as error:
             text = f"the baseline {point.name} ({point.value}) is left out: {type(error).__name__}: {error}"
