@@ -54,14 +54,16 @@ def said(value: float, interval: Interval | None, percent: bool, unit: str = "")
 
 
 def rough(value: float | None, percent: bool) -> str:
-    """A mean whose interval is not shown, with a few digits; a dash if there is none.
+    """A mean whose interval is not shown, with three digits; a dash if there is none.
 
-    >>> rough(0.68461, True), rough(153.82, False), rough(None, True)
-    ('68.5 %', '154', '–')
+    >>> rough(0.68461, True), rough(153.82, False), rough(4.298, False), rough(None, True)
+    ('68.5 %', '154', '4.30', '–')
     """
     if value is None:
         return "–"
-    return f"{100 * value:.1f} %" if percent else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if percent:
+        return f"{100 * value:.1f} %"
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:#.3g}"
 
 
 def span(interval: Interval, percent: bool, unit: str = "") -> str:
@@ -99,7 +101,7 @@ def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
     places = decimals(lead.interval, scale)
     size = _number(scale * lead.value, places)
     if lead.interval is None:
-        size = rough(lead.value, percent).removesuffix(" %")
+        size = rough_gap(lead.value, percent)
     if percent and size in ("1", "-1"):
         unit = " point"
     text = f"{size}{unit} over {lead.over}"
@@ -259,6 +261,16 @@ def gap_said(gap: float, percent: bool, unit: str = "") -> str:
     ('1.2 points', '1 point', '0.5 ms')
     """
     if percent:
-        size = f"{abs(100 * gap):.2g}"
+        size = rough_gap(abs(gap), percent)
         return f"{size} point{'s' * (size != '1')}"
-    return f"{abs(gap):.2g} {unit}".rstrip()
+    return f"{rough_gap(abs(gap), percent)} {unit}".rstrip()
+
+
+def rough_gap(gap: float, percent: bool) -> str:
+    """A difference of means whose interval is not shown, with two digits and without its unit.
+
+    >>> rough_gap(0.2889, False), rough_gap(-0.0421, True), rough_gap(1234.5, False)
+    ('0.29', '-4.2', '1,234')
+    """
+    gap = 100 * gap if percent else gap
+    return f"{gap:,.0f}" if abs(gap) >= 10 else f"{gap:.2g}"

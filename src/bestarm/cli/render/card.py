@@ -9,7 +9,7 @@ from bestarm.cli.terminal import out, safe
 from bestarm.protocol.rounds import DROPPED
 from bestarm.records.card import AnswerCard, OptionFacts
 from bestarm.records.describe import dropped_groups, fate, nothing_promised
-from bestarm.records.figures import ahead_said, option_said, rough, said, span
+from bestarm.records.figures import ahead_said, option_said, rough, rough_gap, said, span
 from bestarm.records.record import Record
 from bestarm.records.views import trace_of
 from bestarm.util.text import counted
@@ -80,7 +80,8 @@ def _cells(row: OptionFacts, after: OptionFacts | None, card: AnswerCard) -> tup
         return "–", "", f"{row.pulls or 0:,}", ""
     lead = ""
     if after is not None and after.mean is not None:
-        lead = _rounded(abs(row.mean - after.mean), row, card).removesuffix(" %")
+        gap = abs(row.mean - after.mean)
+        lead = _rounded(gap, row, card).removesuffix(" %") if row.interval else rough_gap(gap, card.percent)
     ends = span(row.interval, card.percent) if row.interval else ""
     pulls = "" if row.pulls is None else f"{row.pulls:,}"
     return _rounded(row.mean, row, card), ends, pulls, lead

@@ -27,7 +27,7 @@ def profile(found: Arena, width: int, *, cost: str, title: str, instances: Seque
     if not ratios:
         return None
     most = min(FURTHEST, max(max(values) for values in ratios.values()))
-    legend = 0 if width < PHONE else 230
+    legend = 0 if width < PHONE else 230  # of a phone it is below, in two columns
     x, y = Axis(1.0, max(most, 2.0), 46, width - 20 - legend, log=True), Axis(0.0, 1.0, 250, 24)
     parts: list[Any] = [frame(x, y, (f"{title}, times the least of all entrants", "share of instances"), 5)]
     ranked = sorted(ratios, key=lambda label: -_area(ratios[label], len(instances), x.high))
@@ -42,13 +42,14 @@ def profile(found: Arena, width: int, *, cost: str, title: str, instances: Seque
         line = path(points, stroke_dasharray=_dash(order[label]), stroke_width="2")
         told = tag("title", f"{clean(label, 60)}: within 2 times on {_within(ratios[label], 2)} instances")
         parts.append(tag("g", told, line, class_=f"line c{(order[label] - 1) % len(COLOURS)}"))
-        if legend:
-            parts += _legend(label, order[label], width - legend + 4, 30 + 15 * row)
+        beside = (width - legend + 4, 30 + 15 * row)
+        below = (8 + (width - 8) // 2 * (row % 2), 300 + 15 * (row // 2))
+        parts += _legend(label, order[label], *(beside if legend else below), most=30 if legend else 18)
     text = "; ".join(
         f"{clean(label, 40)} within 2 times on {_within(ratios[label], 2)} of {len(instances)}"
         for label in ranked
     )
-    height = max(300, 40 + 15 * len(ranked)) if legend else 300
+    height = max(300, 40 + 15 * len(ranked)) if legend else 300 + 15 * (-(-len(ranked) // 2))
     return svg(width, height, f"Performance profile, {title}: {text}", *parts)
 
 
@@ -65,9 +66,9 @@ def _dash(place: int) -> str | None:
     return DASHES[(place - 1) // len(COLOURS) % len(DASHES)] or None
 
 
-def _legend(label: str, place: int, left: float, top: float) -> list[Html]:
+def _legend(label: str, place: int, left: float, top: float, *, most: int) -> list[Html]:
     line = path([(left, top), (left + 26, top)], stroke_dasharray=_dash(place), stroke_width="2")
-    text = words(left + 32, top + 4, f"{place} {clean(label, 30)}", class_="tick")
+    text = words(left + 32, top + 4, f"{place} {clean(label, most)}", class_="tick")
     return [tag("g", line, class_=f"line c{(place - 1) % len(COLOURS)}"), text]
 
 
