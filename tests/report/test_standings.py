@@ -264,3 +264,19 @@ def test_reasons_are_in_per_cent_where_means_are():
     board = str({key: body for key, _, body in page.sections(facts_of("fed-sel"))}["leaderboard"])
     assert re.search(r"[\d.]+ points behind the best, at least c·α = [\d.]+<", board)
     assert "its interval lay below that of the best one" in board  # without a second interval
+
+
+def test_wealth_beyond_the_race_is_drawn_at_its_edge_and_told_as_it_is():
+    facts = facts_of("bet")
+    highest = max(max(bet.log_wealth) for bet in facts.wealths.bets)
+    assert highest > intervals.HIGHEST * facts.wealths.limit
+    board = {key: str(body) for key, _, body in page.sections(facts)}
+    assert "Wealth beyond the top is drawn at the edge" in board["intervals"]
+    assert f"{number(float(f'{math.exp(highest):.3g}'))} times its start" in board["intervals"]
+
+
+def test_pictures_of_shares_are_in_per_cent_as_tables_are():
+    panels = "".join(map(str, intervals.inside(facts_of("bet"), 430)))
+    assert re.findall(r">(\d+ %)</text>", panels)
+    assert not re.findall(r">0\.\d+</text>", panels)
+    assert "%" not in "".join(map(str, intervals.inside(facts_of("liars"), 430)))

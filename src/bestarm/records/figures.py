@@ -87,6 +87,14 @@ def option_said(row: OptionFacts, percent: bool, unit: str = "") -> str:
     return f"{said(row.mean, row.interval, percent, unit)} ({span(row.interval, percent, unit)})"
 
 
+def number_of(lead: LeadFacts, percent: bool) -> str:
+    """The size of a lead, rounded to its interval."""
+    if lead.interval is None:
+        return rough_gap(lead.value, percent)
+    scale = 100.0 if percent else 1.0
+    return _number(scale * lead.value, decimals(lead.interval, scale))
+
+
 def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
     """A lead with its interval, in the unit of the rewards or in percentage points.
 
@@ -98,10 +106,7 @@ def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
     '8 ms over A (0 to 11 over all others)'
     """
     scale, unit = (100.0, " points") if percent else (1.0, f" {unit}" if unit else "")
-    places = decimals(lead.interval, scale)
-    size = _number(scale * lead.value, places)
-    if lead.interval is None:
-        size = rough_gap(lead.value, percent)
+    places, size = decimals(lead.interval, scale), number_of(lead, percent)
     if percent and size in ("1", "-1"):
         unit = " point"
     text = f"{size}{unit} over {lead.over}"
