@@ -15,15 +15,18 @@ DIGITS = 2  # significant digits of an interval's width
 def decimals(interval: Interval | None, scale: float = 1.0) -> int | None:
     """How many decimals a number deserves whose interval is this wide; None without an interval.
 
-    >>> decimals((0.8123, 0.8777)), decimals((12.0, 480.0)), decimals((0.5, 0.5))
-    (3, 0, 4)
+    Negative for intervals of thousands and more, which have one digit more than others.
+
+    >>> decimals((0.8123, 0.8777)), decimals((12.0, 480.0)), decimals((0.5, 0.5)), decimals((3e4, 9e4))
+    (3, 0, 4, -2)
     """
     if interval is None:
         return None
     width = scale * (interval[1] - interval[0])
     if not width > 0:
         return 4
-    return min(6, max(0, DIGITS - 1 - math.floor(math.log10(width))))
+    places = DIGITS - 1 - math.floor(math.log10(width))
+    return min(6, places) if places >= 0 else places + 1
 
 
 def _number(value: float, places: int | None) -> str:
@@ -31,7 +34,7 @@ def _number(value: float, places: int | None) -> str:
     if places is None:
         text = f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     else:
-        text = f"{value:,.{places}f}"
+        text = f"{round(value, places):,.{max(places, 0)}f}"
     return text.removeprefix("-") if not text.strip("-0.,") else text
 
 
@@ -46,8 +49,8 @@ def said(value: float, interval: Interval | None, percent: bool, unit: str = "")
 
     >>> said(0.84617, (0.8123, 0.8777), True), said(0.84617, (0.8123, 0.8777), False), said(0.5, None, False)
     ('84.6 %', '0.846', '0.5')
-    >>> said(123.4, (98.0, 151.0), False, "ms"), said(1234567.8, None, False)
-    ('123 ms', '1,234,568')
+    >>> said(123.4, (98.0, 151.0), False, "ms"), said(3888888.9, (2925271.0, 4549324.0), False, "€")
+    ('123 ms', '3,890,000 €')
     """
     scale = 100.0 if percent else 1.0
     return _in_unit(_number(scale * value, decimals(interval, scale)), percent, unit)

@@ -10,6 +10,7 @@ from bestarm.report.markup import Html, clean, tag
 from bestarm.report.numbers import number
 from bestarm.report.svg.base import PHONE, Axis, frame, path, svg, words
 from bestarm.study.arena.result import Arena
+from bestarm.util.text import cut_middle
 
 Box = tuple[float, float, float, float]
 
@@ -44,7 +45,7 @@ def profile(found: Arena, width: int, *, cost: str, title: str, instances: Seque
         parts.append(tag("g", told, line, class_=f"line c{(order[label] - 1) % len(COLOURS)}"))
         beside = (width - legend + 4, 30 + 15 * row)
         below = (8 + (width - 8) // 2 * (row % 2), 300 + 15 * (row // 2))
-        parts += _legend(label, order[label], *(beside if legend else below), most=30 if legend else 18)
+        parts += _legend(label, order[label], *(beside if legend else below), most=30 if legend else 15)
     text = "; ".join(
         f"{clean(label, 40)} within 2 times on {_within(ratios[label], 2)} of {len(instances)}"
         for label in ranked
@@ -68,7 +69,7 @@ def _dash(place: int) -> str | None:
 
 def _legend(label: str, place: int, left: float, top: float, *, most: int) -> list[Html]:
     line = path([(left, top), (left + 26, top)], stroke_dasharray=_dash(place), stroke_width="2")
-    text = words(left + 32, top + 4, f"{place} {clean(label, most)}", class_="tick")
+    text = words(left + 32, top + 4, f"{place} {cut_middle(clean(label), most)}", class_="tick")
     return [tag("g", line, class_=f"line c{(place - 1) % len(COLOURS)}"), text]
 
 
