@@ -280,3 +280,27 @@ def test_pictures_of_shares_are_in_per_cent_as_tables_are():
     assert re.findall(r">(\d+ %)</text>", panels)
     assert not re.findall(r">0\.\d+</text>", panels)
     assert "%" not in "".join(map(str, intervals.inside(facts_of("liars"), 430)))
+
+
+@pytest.mark.parametrize(
+    ("question", "keys", "answer"),
+    [
+        ("each", {}, "A is the best option at s0. A is the best option at s1."),
+        ("overall", {}, "A is the best option overall, on average over 2 sites."),
+        ("control", {"control": "A"}, "B is worse than A."),
+    ],
+)
+def test_a_client_says_the_answers_to_a_question_about_several_sites(tmp_path, question, keys, answer):
+    rates = {f"s{j}": {"A": 0.9, "B": 0.1} for j in range(2)}
+    problem = ba.Problem.from_rewards(rates).asking(question=question, **keys)
+    files.init(ba.Scenario(problem, "bet"), tmp_path / "f", port=0)
+    folds = Folds(tmp_path / "f", Coins(problem))
+    folds.go()
+    folds.close()
+    parsed = Page(page.read(tmp_path / "f" / "clients" / "s0-1"))
+    text = " ".join(parsed.text.split())
+    assert answer in text
+    promised = {"each": "The answer of each site is", "overall": "This is", "control": "All answers that are"}
+    assert promised[question] in text
+    assert "None" not in text
+    assert "names a wrong arm" not in text

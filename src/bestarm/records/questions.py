@@ -251,7 +251,7 @@ def title(found: Situation) -> str:
         return " ".join(headline(found))
     if control := found.question.control:
         words = {"better": f"better than {control}", "worse": "worse", "within": "within the margin"}
-        kinds = Counter(answer.answer for answer in answers)
+        kinds = Counter[str](answer.answer for answer in answers)
         told = [f"{kinds[kind]:,} {text}" for kind, text in words.items() if kinds[kind]]
         return f"Of {len(answers):,} options, {listed(told)}."
     over_all = [_sentence(answer, found) for answer in answers if answer.site is None]

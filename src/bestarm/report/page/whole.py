@@ -78,7 +78,7 @@ def document(title: str, made: list[Section]) -> str:
         tag("meta", http_equiv="Content-Security-Policy", content=content),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
-        tag("title", title),
+        tag("title", clean(title, 120)),
         tag("style", Html(style())),
     )
     skip = tag("a", "To the verdict", href="#verdict", class_="skip")
