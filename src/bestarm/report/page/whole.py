@@ -17,7 +17,7 @@ from bestarm.evidence.record import Evidence, is_evidence
 from bestarm.records.record import Record
 from bestarm.report import facts as collect
 from bestarm.report.facts import Facts, SiteFacts, StudyFacts
-from bestarm.report.markup import Html, tag
+from bestarm.report.markup import Html, clean, tag
 from bestarm.report.page.arena import arena_sections
 from bestarm.report.page.evidence import evidence_sections
 from bestarm.report.page.parts import Section, script, style
