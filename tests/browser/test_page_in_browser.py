@@ -12,6 +12,7 @@ from test_report_in_browser import DRAWN
 import bestarm as ba
 from bestarm.deploy.federation import files
 from bestarm.report import page as pages
+from bestarm.study.arena.result import Arena
 from federations import Coins, Folds
 from lives import SECONDS
 
@@ -38,14 +39,21 @@ MORE = {  # checked for contrast, collisions and phones only
     "fisher": lambda: ba.identify(ba.Problem.paper_instance(5), "fisher", delta=0.1, seed=7),
     "fooled": lambda: fooled(),
     "each": lambda: ba.identify(ba.load("examples/hospitals.toml"), question="each"),
+    "reviews": lambda: ba.identify(ba.load("examples/fake-reviews.toml")),
+    "sites": lambda: sites(),
 }
-PAGES = [*RUNS, *MORE, "study", "evidence", "client"]
+PAGES = [*RUNS, *MORE, "study", "evidence", "client", "arena"]
 
 
 def fooled():
     rows = {f"s{j}": {"A": 0.2, "B": 0.4, "C": 0.3} for j in range(5)}
     liars = [ba.Adversary(site, "extreme") for site in ("s3", "s4")]
     return ba.identify(ba.Problem.from_rewards(rows), question="overall", adversaries=liars, seed=1)
+
+
+def sites():
+    rows = {f"site{j}": {"A": 0.2, "B": 0.9 if j < 9 else 0.1} for j in range(14)}
+    return ba.identify(ba.Problem.from_rewards(rows), question="each", seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +81,7 @@ def folder(tmp_path_factory):
     vary = {"sigma": [1, 5, 15], "method": ["bet", "fisher"]}
     study = ba.study(ba.Problem.paper_instance, trials=10, seed=1, delta=0.1, workers=1, vary=vary)
     pages.write(pages.of_trials(study), made / "study.html")
+    pages.write(pages.of_arena(Arena.load("docs/data/arena.json")), made / "arena.html")
     return made
 
 
@@ -179,6 +188,17 @@ def test_beyond_thirty_options_the_first_twenty_are_shown_and_the_rest_is_in_a_f
     assert rest.locator("tbody tr").count() == 20
     drawn = page.locator("#intervals .wide .chart").first.locator("[data-points]").count()
     assert f"{40 - drawn} further options" in page.locator("#intervals figcaption").first.inner_text()
+
+
+def test_beyond_twelve_sites_the_first_answers_are_shown_and_the_rest_is_in_a_fold(visit):
+    page = visit("sites")
+    assert (
+        page.locator("#verdict").inner_text()
+        == "The best option is known at all 14 sites: B at 9 and A at 5."
+    )
+    assert page.locator(".verdict dt").filter(has_text="Best at", visible=True).count() == 12
+    page.get_by_text("The other 2 sites").click()
+    assert page.locator(".verdict dt").filter(has_text="Best at", visible=True).count() == 14
 
 
 def test_the_race_of_a_betting_method_is_that_of_wealths(visit):
@@ -366,10 +386,20 @@ COLLIDE = """() => [...document.querySelectorAll('svg')].filter(s => s.checkVisi
     .map(([two]) => [one, two])); })"""
 
 
+# Labels that reach over the edge of their picture, where they are cut off.
+CUT = """() => [...document.querySelectorAll('svg')].filter(s => s.checkVisibility()).flatMap(s => {
+  const b = s.getBoundingClientRect();
+  return [...s.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()])
+    .filter(([, a]) => a.left < b.left - 1 || a.right > b.right + 1 || a.bottom > b.bottom + 1)
+    .map(([text]) => text); })"""
+
+
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("width", [1280, 360])
-def test_no_labels_of_a_picture_collide(visit, name, width):
-    assert visit(name, width).evaluate(COLLIDE) == []
+def test_labels_of_a_picture_neither_collide_nor_are_cut_off(visit, name, width):
+    page = visit(name, width)
+    assert page.evaluate(COLLIDE) == []
+    assert page.evaluate(CUT) == []
 
 
 def test_nodes_of_a_network_have_names(visit):

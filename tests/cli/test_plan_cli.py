@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import re
 import sys
 
 import pytest
+from rich.console import Console
 
 import bestarm as ba
 from bestarm import cli
+from bestarm.cli.render import progress
 from bestarm.cli.render.numbers import count
 from bestarm.cli.render.plan import COSTS
 from bestarm.stats.limit import limited
+from bestarm.study.forecast import PlanProgress
 from command_line import bestarm
 from marking import slow
 
@@ -190,6 +194,15 @@ def test_ctrl_c_is_reported_and_exits_with_130(scenario, monkeypatch, capsys):
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == "interrupted; a plan saves nothing\n"
+
+
+def test_the_bar_of_a_plan_names_the_method_and_counts_its_runs(monkeypatch):
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(progress, "err", console)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    with progress.plan_progress(quiet=False) as watch:
+        watch(PlanProgress(study=6, method="fisher", done=10, total=40))
+    assert "simulated runs of fisher: 10 of 40" in console.file.getvalue()
 
 
 @pytest.mark.slow

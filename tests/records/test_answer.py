@@ -272,6 +272,43 @@ def test_every_option_of_every_site_has_an_interval_where_each_site_has_an_answe
     assert {cell.name: cell.interval for cell in card.cells if cell.best} == stated
 
 
+def test_a_headline_has_few_answers_in_full_and_counts_many():
+    few = {site: SITES[site] for site in ("s0", "s1")}
+    both = answer_card(ba.identify(ba.Problem.from_rewards(few), question="each", seed=1))
+    assert both.headline == "B is the best option at s0. B is the best option at s1."
+    many = ba.identify(ba.Problem.from_rewards(SITES), question="each", seed=1)
+    assert answer_card(many).headline == "B is the best option at each of the 7 sites."
+    turned = SITES | {"s0": {"A": 0.9, "B": 0.2, "C": 0.3}, "s1": {"A": 0.9, "B": 0.2, "C": 0.3}}
+    differ = ba.Problem.from_rewards(turned)
+    found = answer_card(ba.identify(differ, question="each", seed=1))
+    assert found.headline == "The best option is known at all 7 sites: B at 5 and A at 2."
+    assert len(found.answers) == 7
+    over_all = answer_card(ba.identify(differ, question="overall", also=["each"], seed=1))
+    assert over_all.headline == f"{over_all.answers[0]} {found.headline}"
+    rates = {"A": 0.5, **{f"B{k}": 0.9 for k in range(4)}, **{f"C{k}": 0.1 for k in range(3)}}
+    compared = ba.identify(ba.Problem.from_rewards({"s": rates}), question="control", control="A", seed=1)
+    assert answer_card(compared).headline == "Of 7 options, 4 better than A and 3 worse."
+
+
+def test_the_headline_of_an_undecided_run_says_how_many_answers_are_open():
+    tied = ba.Problem.from_rewards({"s1": {"A": 0.5, "B": 0.5}, "s2": {"A": 0.5, "B": 0.5}})
+    over_all = ba.identify(tied, question="overall", budget=50, seed=1)
+    assert answer_card(over_all).headline == "Undecided: the best option overall was not found."
+    one = ba.Problem.from_rewards({"s": {"A": 0.5, "B": 0.5, "C": 0.9}})
+    compared = ba.identify(one, question="control", control="A", budget=2_000, seed=1)
+    assert answer_card(compared).headline == "Undecided: 1 of 2 answers is open."
+    assert answer_card(compared).tone == "amber"
+
+
+def test_numbers_without_an_interval_have_as_many_digits_as_they_deserve():
+    card = answer_card(ba.identify(ba.load("examples/fake-reviews.toml"), byzantine=0))
+    row = card.options[0]
+    assert re.fullmatch(r"\d\.\d\d", option_said(row, card.percent))
+    assert re.fullmatch(r"0\.\d\d? over .*", lead_said(card.lead, card.percent))
+    lead = msgspec.structs.replace(card.lead, value=-0.0421)
+    assert lead_said(lead, True) == f"-4.2 points over {lead.over}"
+
+
 def test_where_more_sites_lie_than_the_run_tolerates_means_stand_without_intervals():
     liars = [ba.Adversary(site, "extreme") for site in ("s5", "s6")]
     record = ba.identify(ba.Problem.from_rewards(SITES), question="overall", adversaries=liars, seed=1)

@@ -71,7 +71,7 @@ def test_a_plot_shows_the_options_that_the_facts_have(case):
     record = run(case)
     facts = collect.of_record(record, quick=True)
     labels = {text.get_text().strip().split(" (")[0] for text in record.plot().get_legend().get_texts()}
-    assert labels == {line.name for line in facts.lines}
+    assert labels == set(facts.roster)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import pytest
 
 import bestarm as ba
@@ -140,3 +143,18 @@ def test_peers_that_found_nothing_are_drawn_with_the_means_that_they_told():
     assert shown[0] == "east/valve-1"
     assert len(shown) == 7
     assert "no round was completed" in ax.get_xlabel()
+
+
+def test_the_names_of_many_sites_do_not_collide_and_those_left_out_are_counted():
+    rates = {f"hospital {j}": {"A": 0.9, "B": 0.1} for j in range(45)}
+    ax = ba.identify(ba.Problem.from_rewards(rates), question="each", seed=1).plot()
+    ax.figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert len(boxes) == 40
+    assert all(one.x1 <= two.x0 + 1 for one, two in itertools.pairwise(boxes))
+    assert ax.get_xlabel() == "the first 40 of 45 sites"
+
+
+def test_wealth_beyond_the_picture_is_said_to_be():
+    labels = [text.get_text() for text in RUNS["bet"]().plot().get_legend().get_texts()]
+    assert any(re.fullmatch(r"more than [\d,]+ is drawn at the top", label) for label in labels)

@@ -355,6 +355,7 @@ def test_a_study_compares_methods_on_one_problem_at_a_time(tmp_path):
     text = Page(page.read(found.save(tmp_path / "s.csv"))).text
     for sigma in (1, 5):
         assert f"Fewest pulls on average for sigma = {sigma}: bet, " in " ".join(text.split())
+    assert "their intervals overlap, so this may be chance" in text  # of three runs each
 
 
 def test_a_study_of_one_cell_is_read_too(tmp_path):

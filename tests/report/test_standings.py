@@ -157,7 +157,7 @@ def test_an_answer_about_a_control_is_drawn_and_explained_by_the_bets_that_settl
         assert (
             max(before) < facts.wealths.limit <= last
         )  # of all tests together, one had passed it long before
-        reached = number(math.exp(last), 3)
+        reached = number(float(f"{math.exp(last):.3g}"))  # three digits
         assert (
             why[bet.name]
             == f"the bets on this answer reached {reached} times their start, at least the level 160"
@@ -262,5 +262,45 @@ def test_an_option_has_one_value_on_a_page_also_where_sites_may_lie():
 
 def test_reasons_are_in_per_cent_where_means_are():
     board = str({key: body for key, _, body in page.sections(facts_of("fed-sel"))}["leaderboard"])
-    assert re.search(r"behind the best, at least c·α = [\d.]+ points", board)
+    assert re.search(r"[\d.]+ points behind the best, at least c·α = [\d.]+<", board)
     assert "its interval lay below that of the best one" in board  # without a second interval
+
+
+def test_wealth_beyond_the_race_is_drawn_at_its_edge_and_told_as_it_is():
+    facts = facts_of("bet")
+    highest = max(max(bet.log_wealth) for bet in facts.wealths.bets)
+    assert highest > intervals.HIGHEST * facts.wealths.limit
+    board = {key: str(body) for key, _, body in page.sections(facts)}
+    assert "Wealth beyond the top is drawn at the edge" in board["intervals"]
+    assert f"{number(float(f'{math.exp(highest):.3g}'))} times its start" in board["intervals"]
+
+
+def test_pictures_of_shares_are_in_per_cent_as_tables_are():
+    panels = "".join(map(str, intervals.inside(facts_of("bet"), 430)))
+    assert re.findall(r">(\d+ %)</text>", panels)
+    assert not re.findall(r">0\.\d+</text>", panels)
+    assert "%" not in "".join(map(str, intervals.inside(facts_of("liars"), 430)))
+
+
+@pytest.mark.parametrize(
+    ("question", "keys", "answer"),
+    [
+        ("each", {}, "A is the best option at s0. A is the best option at s1."),
+        ("overall", {}, "A is the best option overall, on average over 2 sites."),
+        ("control", {"control": "A"}, "B is worse than A."),
+    ],
+)
+def test_a_client_says_the_answers_to_a_question_about_several_sites(tmp_path, question, keys, answer):
+    rates = {f"s{j}": {"A": 0.9, "B": 0.1} for j in range(2)}
+    problem = ba.Problem.from_rewards(rates).asking(question=question, **keys)
+    files.init(ba.Scenario(problem, "bet"), tmp_path / "f", port=0)
+    folds = Folds(tmp_path / "f", Coins(problem))
+    folds.go()
+    folds.close()
+    parsed = Page(page.read(tmp_path / "f" / "clients" / "s0-1"))
+    text = " ".join(parsed.text.split())
+    assert answer in text
+    promised = {"each": "The answer of each site is", "overall": "This is", "control": "All answers that are"}
+    assert promised[question] in text
+    assert "None" not in text
+    assert "names a wrong arm" not in text

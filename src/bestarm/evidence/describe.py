@@ -30,6 +30,20 @@ STATUS = {
 }
 
 
+def evalue_said(value: float) -> str:
+    """An e-value with three digits, or on which side of the scale it lies.
+
+    >>> [evalue_said(x) for x in (1.07e-05, 0.5, 74.31, 17665.0, 3e9)]
+    ['< 0.01', '0.5', '74.3', '17,700', '> 1,000,000']
+    """
+    if value < 0.01:
+        return "< 0.01"
+    if value > 1e6:
+        return "> 1,000,000"
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
+
+
 def headline(evidence: Evidence) -> str:
     """The verdict in one sentence, with what was withdrawn."""
     found = _found(evidence)

@@ -17,7 +17,7 @@ from bestarm.protocol.options import on_unit_scale
 from bestarm.records.card import KEPT, AnswerCard, CardCosts, OptionFacts, Tone
 from bestarm.records.describe import aim, best_is_in, mean_of, still_in, why_undecided
 from bestarm.records.figures import gap_said, said
-from bestarm.records.questions import Situation
+from bestarm.records.questions import Situation, title
 from bestarm.records.questions import headline as answers_in_words
 from bestarm.records.questions import promise as promises_in_words
 from bestarm.records.ranking import Ranking, place_of, simulated
@@ -134,11 +134,11 @@ class _Reading(Ranking):
             return f"No safe answer: {self.broken}.{named}"
         if verdict.status == "undecided":
             if self.asked:
-                return "Undecided: not every answer was found."
+                return title(self._situation())
             why = why_undecided(self.record)
             return f"Undecided: {why}." if best_is_in(self.record) else f"No safe answer: {why}."
         if self.asked:
-            return " ".join(self._answers())
+            return title(self._situation())
         epsilon = self.record.options.get("epsilon") or 0.0
         close = f", or at most {epsilon:g} worse than the best" if epsilon else ""
         best = aim(self.record.problem)
@@ -146,9 +146,7 @@ class _Reading(Ranking):
 
     def _answers(self) -> Iterator[str]:
         """The answers as sentences without numbers, which the card shows itself."""
-        plain = [msgspec.structs.replace(a, value=None, interval=None) for a in self.verdict.answers]
-        shown = msgspec.structs.replace(self.verdict, answers=tuple(plain))
-        return answers_in_words(msgspec.structs.replace(Situation.of(self.record), verdict=shown))
+        return answers_in_words(self._situation())
 
     def _situation(self) -> Situation:
         """What words about the answers depend on, without numbers, which the card shows itself."""

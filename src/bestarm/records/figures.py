@@ -15,15 +15,18 @@ DIGITS = 2  # significant digits of an interval's width
 def decimals(interval: Interval | None, scale: float = 1.0) -> int | None:
     """How many decimals a number deserves whose interval is this wide; None without an interval.
 
-    >>> decimals((0.8123, 0.8777)), decimals((12.0, 480.0)), decimals((0.5, 0.5))
-    (3, 0, 4)
+    Negative for intervals of thousands and more, which have one digit more than others.
+
+    >>> decimals((0.8123, 0.8777)), decimals((12.0, 480.0)), decimals((0.5, 0.5)), decimals((3e4, 9e4))
+    (3, 0, 4, -2)
     """
     if interval is None:
         return None
     width = scale * (interval[1] - interval[0])
     if not width > 0:
         return 4
-    return min(6, max(0, DIGITS - 1 - math.floor(math.log10(width))))
+    places = DIGITS - 1 - math.floor(math.log10(width))
+    return min(6, places) if places >= 0 else places + 1
 
 
 def _number(value: float, places: int | None) -> str:
@@ -31,7 +34,7 @@ def _number(value: float, places: int | None) -> str:
     if places is None:
         text = f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     else:
-        text = f"{value:,.{places}f}"
+        text = f"{round(value, places):,.{max(places, 0)}f}"
     return text.removeprefix("-") if not text.strip("-0.,") else text
 
 
@@ -46,22 +49,24 @@ def said(value: float, interval: Interval | None, percent: bool, unit: str = "")
 
     >>> said(0.84617, (0.8123, 0.8777), True), said(0.84617, (0.8123, 0.8777), False), said(0.5, None, False)
     ('84.6 %', '0.846', '0.5')
-    >>> said(123.4, (98.0, 151.0), False, "ms"), said(1234567.8, None, False)
-    ('123 ms', '1,234,568')
+    >>> said(123.4, (98.0, 151.0), False, "ms"), said(3888888.9, (2925271.0, 4549324.0), False, "€")
+    ('123 ms', '3,890,000 €')
     """
     scale = 100.0 if percent else 1.0
     return _in_unit(_number(scale * value, decimals(interval, scale)), percent, unit)
 
 
 def rough(value: float | None, percent: bool) -> str:
-    """A mean whose interval is not shown, with a few digits; a dash if there is none.
+    """A mean whose interval is not shown, with three digits; a dash if there is none.
 
-    >>> rough(0.68461, True), rough(153.82, False), rough(None, True)
-    ('68.5 %', '154', '–')
+    >>> rough(0.68461, True), rough(153.82, False), rough(4.298, False), rough(None, True)
+    ('68.5 %', '154', '4.30', '–')
     """
     if value is None:
         return "–"
-    return f"{100 * value:.1f} %" if percent else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if percent:
+        return f"{100 * value:.1f} %"
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:#.3g}"
 
 
 def span(interval: Interval, percent: bool, unit: str = "") -> str:
@@ -85,6 +90,14 @@ def option_said(row: OptionFacts, percent: bool, unit: str = "") -> str:
     return f"{said(row.mean, row.interval, percent, unit)} ({span(row.interval, percent, unit)})"
 
 
+def number_of(lead: LeadFacts, percent: bool) -> str:
+    """The size of a lead, rounded to its interval."""
+    if lead.interval is None:
+        return rough_gap(lead.value, percent)
+    scale = 100.0 if percent else 1.0
+    return _number(scale * lead.value, decimals(lead.interval, scale))
+
+
 def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
     """A lead with its interval, in the unit of the rewards or in percentage points.
 
@@ -96,10 +109,7 @@ def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
     '8 ms over A (0 to 11 over all others)'
     """
     scale, unit = (100.0, " points") if percent else (1.0, f" {unit}" if unit else "")
-    places = decimals(lead.interval, scale)
-    size = _number(scale * lead.value, places)
-    if lead.interval is None:
-        size = rough(lead.value, percent).removesuffix(" %")
+    places, size = decimals(lead.interval, scale), number_of(lead, percent)
     if percent and size in ("1", "-1"):
         unit = " point"
     text = f"{size}{unit} over {lead.over}"
@@ -259,6 +269,16 @@ def gap_said(gap: float, percent: bool, unit: str = "") -> str:
     ('1.2 points', '1 point', '0.5 ms')
     """
     if percent:
-        size = f"{abs(100 * gap):.2g}"
+        size = rough_gap(abs(gap), percent)
         return f"{size} point{'s' * (size != '1')}"
-    return f"{abs(gap):.2g} {unit}".rstrip()
+    return f"{rough_gap(abs(gap), percent)} {unit}".rstrip()
+
+
+def rough_gap(gap: float, percent: bool) -> str:
+    """A difference of means whose interval is not shown, with two digits and without its unit.
+
+    >>> rough_gap(0.2889, False), rough_gap(-0.0421, True), rough_gap(1234.5, False)
+    ('0.29', '-4.2', '1,234')
+    """
+    gap = 100 * gap if percent else gap
+    return f"{gap:,.0f}" if abs(gap) >= 10 else f"{gap:.2g}"

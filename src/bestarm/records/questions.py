@@ -6,6 +6,7 @@ For the terminal and the pages. All numbers are on the user's scale.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,9 @@ from bestarm.protocol.verdict import REASONS, Answer, Verdict
 from bestarm.records.describe import are_shares, unit_of
 from bestarm.records.figures import said, span
 from bestarm.records.record import Record
-from bestarm.util.text import counted
+from bestarm.util.text import counted, listed
+
+MOST_SENTENCES = 6  # answers of a headline; more are counted
 
 
 class OptionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,6 +237,34 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 def headline(found: Situation) -> Iterator[str]:
     """The answers, one sentence each."""
     return (_sentence(answer, found) for answer in found.verdict.answers)
+
+
+def title(found: Situation) -> str:
+    """The answers as a headline: a few in full, of many how many there are of each kind."""
+    answers = found.verdict.answers
+    missing = [answer for answer in answers if not answer.decided]
+    if missing and len(answers) == 1 and missing[0].option is None:
+        return "Undecided: the best option overall was not found."
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        return f"Undecided: {len(missing):,} of {counted(len(answers), 'answer')} {verb} open."
+    if len(answers) <= MOST_SENTENCES:
+        return " ".join(headline(found))
+    if control := found.question.control:
+        words = {"better": f"better than {control}", "worse": "worse", "within": "within the margin"}
+        kinds = Counter[str](answer.answer for answer in answers)
+        told = [f"{kinds[kind]:,} {text}" for kind, text in words.items() if kinds[kind]]
+        return f"Of {len(answers):,} options, {listed(told)}."
+    over_all = [_sentence(answer, found) for answer in answers if answer.site is None]
+    bests = Counter(str(answer.option) for answer in answers if answer.site is not None)
+    told = [f"{name} at {n:,}" for name, n in bests.most_common(MOST_SENTENCES)]
+    rest = bests.total() - sum(n for _, n in bests.most_common(MOST_SENTENCES))
+    told += [f"others at {rest:,}"] if rest else []
+    sites = f"{bests.total():,} sites"
+    each = f"The best option is known at all {sites}: {listed(told, len(told))}."
+    if len(bests) == 1:
+        each = f"{next(iter(bests))} is the best option at each of the {sites}."
+    return " ".join([*over_all, each])
 
 
 def _sentence(answer: Answer, found: Situation) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from bestarm.deploy.experiment.alarms import TEXT
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.deploy.experiment.status import SiteStatus, Status
-from bestarm.records.figures import difference_said, gap_said, option_said
+from bestarm.records.figures import difference_said, gap_said, option_said, two_digits
 from bestarm.records.questions import intent
 from bestarm.report.markup import Html, clean, name, table, tag
 from bestarm.report.page.answer import entry
@@ -129,7 +129,7 @@ def _end(status: Status) -> Html:
         return entry("Ended", ended or "yes")
     if status.more is None:
         return entry("Expected end", "not known yet", "No option is far enough ahead for a guess.")
-    more = f"{counted(status.more, 'more assignment')}, a guess"
+    more = f"about {counted(two_digits(status.more), 'more assignment')}, a guess"
     if status.seconds is None or status.ends is None:
         return entry("Expected end", "no arrivals", more)
     return entry("Expected end", f"in {duration(status.seconds)}", clock(status.ends), more)
@@ -247,7 +247,9 @@ def summary(status: Status) -> list[str]:
         lines.append(f"still assigned: {', '.join(status.options)}")
     if status.more is not None:
         when = "" if status.seconds is None else f", about {duration(status.seconds)}"
-        lines.append(f"the verdict needs about {status.more:,} more assignments{when} (an estimate)")
+        lines.append(
+            f"the verdict needs about {two_digits(status.more):,} more assignments{when} (an estimate)"
+        )
     if status.hold_up:
         lines.append(status.hold_up)
     return lines

@@ -22,6 +22,18 @@ def number(x: float | None, digits: int = 4) -> str:
     return f"{x:,.0f}" if abs(x) >= 10 ** (digits - 1) else f"{x:.{digits}g}"
 
 
+def plus_minus(mean: float, interval: tuple[float, float]) -> tuple[str, str]:
+    """A mean and half the width of its interval, both rounded to two digits of the latter.
+
+    >>> plus_minus(9.775, (9.295, 10.255)), plus_minus(3606.2, (3066.0, 4146.4))
+    (('9.78', '0.48'), ('3,610', '540'))
+    """
+    half = (interval[1] - interval[0]) / 2
+    places = 0 if half <= 0 else 1 - math.floor(math.log10(half))
+    told, wide = (f"{round(value, places):,.{max(places, 0)}f}" for value in (mean, half))
+    return told, wide
+
+
 def beside(x: float) -> str:
     """Format a number that stands beside its mark in a picture.
 

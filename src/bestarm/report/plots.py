@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MARKERS = "os^DvPX"
 MOST_GROUPS = 12
 MOST_BANDS = 4  # of a plot; more would hide each other
+MOST_SITES = 40  # of a plot of the means at each site
 MOST_LETTERS = 30  # of a name in a legend
 TITLE_LETTERS = 66  # of a line of a title
 BEFORE = -1  # on an axis of rounds: out at its site, before the first report
@@ -248,11 +249,12 @@ def _draw_sites(facts: RunFacts, ax: Axes) -> None:
     place = places(facts.roster)
     answers = facts.verdict.answers if facts.verdict else ()
     best = {(answer.site, answer.option) for answer in answers if answer.answer == "best"}
+    sites = found.sites[:MOST_SITES]
+    names = [plain(cut_middle(site, MOST_LETTERS)) for site in sites]
+    crowded = sum(len(name) + 2 for name in names) > TITLE_LETTERS
     for row in sorted(found.rows, key=lambda row: place[row.name]):
         shift = (place[row.name] - (len(found.rows) - 1) / 2) * 0.6 / max(len(found.rows), 1)
-        at = [
-            (j + shift, mean, site) for j, (site, mean) in enumerate(zip(found.sites, row.means, strict=True))
-        ]
+        at = [(j + shift, mean, site) for j, (site, mean) in enumerate(zip(sites, row.means, strict=False))]
         tint = COLOURS[colour(place[row.name])]
         known = [(where, mean) for where, mean, _ in at if mean is not None]
         ax.plot(
@@ -260,10 +262,10 @@ def _draw_sites(facts: RunFacts, ax: Axes) -> None:
         )
         for where, mean, site in at:
             if mean is not None and (site, row.name) in best:
-                ax.plot(where, mean, "*", color=tint, markersize=16)
+                ax.plot(where, mean, "*", color=tint, markersize=10 if crowded else 16)
     ax.plot([], [], "k*", markersize=11, label="best at the site")
-    ax.set_xticks(range(len(found.sites)), [plain(cut_middle(site, MOST_LETTERS)) for site in found.sites])
-    ax.set_xlabel("site")
+    ax.set_xticks(range(len(sites)), names, rotation=90 if crowded else 0)
+    ax.set_xlabel("site" if sites == found.sites else f"the first {len(sites)} of {len(found.sites):,} sites")
     ax.set_ylabel(plain(facts.mean))
     set_legend(ax, True, 0)
 

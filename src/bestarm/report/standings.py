@@ -242,7 +242,7 @@ def because(exit_: ExitFacts, *, percent: bool = False) -> str:
             return f"exact test: p = {told}, at most the level {level:.2g}"
         case FarBehind(bound):
             apart = abs((exit_.rival_mean or 0.0) - exit_.mean)
-            return f"{shown(apart, '')} behind the best, at least c·α = {shown(bound, ' points')}"
+            return f"{shown(apart, ' points')} behind the best, at least c·α = {shown(bound, '')}"
         case Apart(end, best):
             side = "below" if end <= best else "above"  # where less is better
             return f"its interval lay {side} that of {exit_.rival or 'the best one'}"
@@ -254,10 +254,12 @@ def because(exit_: ExitFacts, *, percent: bool = False) -> str:
 
 def bets_said(won: Wealth) -> str:
     """How much the bets against an option won, and how much they had to."""
-    reached, level = _times(won.log_wealth), _times(won.limit)
+    reached, level = wealth_said(won.log_wealth), number(math.exp(won.limit), 3)
     return f"the bets against it reached {reached} times their start, at least the level {level}"
 
 
-def _times(log_wealth: float) -> str:
-    """A wealth from its logarithm; a very large one has no exact number."""
-    return "more than a billion" if log_wealth > 20.8 else number(math.exp(log_wealth), 3)
+def wealth_said(log_wealth: float) -> str:
+    """A wealth from its logarithm, with three digits; a very large one has no exact number."""
+    if log_wealth > math.log(1e9):
+        return "more than a billion"
+    return number(float(f"{math.exp(log_wealth):.3g}"))

@@ -66,6 +66,9 @@ def wealth(record: Record, ax: Axes | None = None) -> Axes:
         leaves, about = "an answer is settled", "wealth of the bets on the answer"
     ax.axhline(end, color="black", linestyle="--", linewidth=1, label=f"{leaves} (×) at {end:,.6g}")
     ax.plot([], [], color="#999999", linewidth=7, alpha=0.5, label="champion: nobody bets against it")
+    if any(bet.log_wealth > _top(found) for bet in found.bets):
+        top = float(f"{np.exp(_top(found)):.2g}")
+        ax.plot([], [], " ", label=f"more than {top:,.6g} is drawn at the top")
     where = " at a site" if facts.options_by_site else ""
     ax.set(yscale="log", xlabel=f"pulls of each rival{where}", ylabel=about)
     plots.set_pulls(ax, {pulls for bet in found.bets for pulls in (bet.begin, bet.end)})
@@ -74,6 +77,11 @@ def wealth(record: Record, ax: Axes | None = None) -> Axes:
     plots.set_title(record, ax)
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def _top(found: Wealths) -> float:
+    """The logarithm of the largest wealth that is drawn as it is."""
+    return 2 * found.limit + 5
 
 
 def _draw_wealth(
@@ -90,7 +98,7 @@ def _draw_wealth(
     for begin, end, champion in blocks:
         if out is None or end <= out:
             x.append(end)
-            y.append(float(np.clip(own.get(end, y[-1]), -found.limit - 5, 2 * found.limit + 5)))
+            y.append(float(np.clip(own.get(end, y[-1]), -found.limit - 5, _top(found))))
             if champion == arm and begin > 0:
                 rest = np.exp(y[-2:])
                 ax.plot(

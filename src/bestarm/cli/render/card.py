@@ -9,7 +9,15 @@ from bestarm.cli.terminal import out, safe
 from bestarm.protocol.rounds import DROPPED
 from bestarm.records.card import AnswerCard, OptionFacts
 from bestarm.records.describe import dropped_groups, fate, nothing_promised
-from bestarm.records.figures import ahead_said, option_said, rough, said, span
+from bestarm.records.figures import (
+    ahead_said,
+    number_of,
+    option_said,
+    rough,
+    rough_gap,
+    said,
+    span,
+)
 from bestarm.records.record import Record
 from bestarm.records.views import trace_of
 from bestarm.util.text import counted
@@ -69,7 +77,11 @@ def show_ranking(record: Record, card: AnswerCard) -> None:
         found[card.best] = "named"
     cells = [_cells(row, after, card) for row, after in zip_longest(rows, card.options[1 : MOST_ROWS + 1])]
     titles = (f"mean ({card.unit})" if card.unit else "mean", "interval", "pulls", "ahead")
-    columns = [Column(title, [row[k] for row in cells], rank=max(0, k - 1)) for k, title in enumerate(titles)]
+    columns = [
+        Column(title, [row[k] for row in cells], rank=max(0, k - 1))
+        for k, title in enumerate(titles)
+        if any(row[k] for row in cells)
+    ]
     print_table("option", [row.name for row in rows], columns, [found.get(row.name, "") for row in rows])
     if (more := len(card.options) - MOST_ROWS) > 0:
         out.print(f"… and {more:,} more options (the record and the report have all of them)", style="dim")
@@ -80,7 +92,10 @@ def _cells(row: OptionFacts, after: OptionFacts | None, card: AnswerCard) -> tup
         return "–", "", f"{row.pulls or 0:,}", ""
     lead = ""
     if after is not None and after.mean is not None:
-        lead = _rounded(abs(row.mean - after.mean), row, card).removesuffix(" %")
+        gap = abs(row.mean - after.mean)
+        lead = _rounded(gap, row, card).removesuffix(" %") if row.interval else rough_gap(gap, card.percent)
+    if card.lead is not None and card.lead.option == row.name:  # as the sentence above the table has it
+        lead = number_of(card.lead, card.percent)
     ends = span(row.interval, card.percent) if row.interval else ""
     pulls = "" if row.pulls is None else f"{row.pulls:,}"
     return _rounded(row.mean, row, card), ends, pulls, lead

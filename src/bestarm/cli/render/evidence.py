@@ -10,7 +10,7 @@ from rich.table import Table
 from bestarm.cli.render.card import say_long, show_headline, show_lead, show_next, show_risk
 from bestarm.cli.terminal import out, safe
 from bestarm.evidence.card import evidence_card, lead_cells, steps
-from bestarm.evidence.describe import IF_INDEPENDENT, assumptions, method, ranked, status_of
+from bestarm.evidence.describe import IF_INDEPENDENT, assumptions, evalue_said, method, ranked, status_of
 from bestarm.evidence.record import Evidence, Option
 from bestarm.records.card import AnswerCard
 from bestarm.records.figures import rough, said, span
@@ -63,7 +63,7 @@ def _show_options(evidence: Evidence, card: AnswerCard) -> None:
             cells += leads.get(option.name, ("", ""))
         elif stands:
             cells.append(span(option.interval, percent))
-        cells.append(f"{option.evalue:.3g}" if option.tests else "")
+        cells.append(evalue_said(option.evalue) if option.tests else "")
         if fisher:
             cells.append(_pvalue(option))
         table.add_row(*cells, option.status if gaps else status_of(evidence, option))

@@ -28,7 +28,7 @@ MOST_MATRIX = 12  # groups of a matrix of heterogeneity indices
 def with_true_means(facts: RunFacts, problem: Problem, record: Record, quick: bool) -> RunFacts:
     """Add the facts that follow from known true means."""
     _, _, options = prepare(problem, record.method, {**record.options, "delta": record.delta})
-    undecided = int(record.verdict.status != "identified")
+    undecided = int(bool(record.verdict.reason) and record.verdict.status != "identified")  # not: is running
     least, no_limit = limit_of_runs(
         problem, record.method, options, undecided=undecided, broken=nothing_promised(record)
     )

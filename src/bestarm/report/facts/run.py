@@ -11,7 +11,7 @@ from bestarm.errors import InputError
 from bestarm.problem.problem import Problem
 from bestarm.records.answer import answer_card
 from bestarm.records.describe import leading, nothing_promised, still_in, what_helps, why_undecided
-from bestarm.records.questions import Situation, headline, promise
+from bestarm.records.questions import Situation, promise, title
 from bestarm.records.record import Record
 from bestarm.records.verify import verify
 from bestarm.report.facts.again import so_far_of, traces_again
@@ -95,7 +95,7 @@ def _of_record(record: Record, quick: bool, check: bool, command: str | None) ->
         clients=tuple(replace(row, pulls=by_client.get(row.name)) for row in facts.clients),
         costs=_costs(record),
         verdict=verdict,
-        answers=tuple(headline(situation)),
+        headline=title(situation) if verdict.answers else "",
         promises=tuple(promise(situation)) if verdict.answers else (),
         undecided=_undecided(record),
         private=record.peers is not None or bool(record.verdict.certificate.get("local")),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from bestarm.protocol.events import Pull
+from bestarm.protocol.verdict import Verdict
 from bestarm.records.answer import answer_card
 from bestarm.records.build import on_user_scale
 from bestarm.records.estimates import estimates, shares
+from bestarm.records.questions import Situation, promise, title
 from bestarm.records.ranking import ALPHA
 from bestarm.report.facts.parts import of_parts
 from bestarm.report.facts.reading import Reader
@@ -29,6 +31,7 @@ from bestarm.report.facts.structs import (
 if TYPE_CHECKING:  # their packages are optional
     from bestarm.deploy.federation.site import Site
     from bestarm.deploy.mesh.node import Node
+    from bestarm.deploy.terms import Terms
 
 Sums = Mapping[int, dict[int, float]]  # for each arm: number of pulls -> sum of the rewards
 
@@ -125,6 +128,7 @@ def _of_fold(fold: Site | Node, me: str, sums: Sums) -> SiteFacts:
         "traces": told.drawn({(me, j, a): sums[a] for a in sorted(sums)}),
         "costs": CostFacts(pulls=fold.pulls),
         "verdict": verdict,
+        **_answers(setup, verdict),
         "name": setup.name,
         "date": setup.date,
     }
@@ -140,6 +144,22 @@ def _of_fold(fold: Site | Node, me: str, sums: Sums) -> SiteFacts:
         heard=0,
         kept=sum(map(len, fold.kept)),
     )
+
+
+def _answers(setup: Terms, verdict: Verdict | None) -> dict[str, Any]:
+    """The answers to a question about several sites in words, and what is promised about them."""
+    if verdict is None or not verdict.answers:
+        return {}
+    found = Situation(
+        problem=setup.problem,
+        verdict=verdict,
+        delta=setup.options.delta,
+        margin=getattr(setup.options, "margin", 0.0),
+        liars=setup.options.byzantine,
+    )
+    plain = [msgspec.structs.replace(answer, value=None, interval=None) for answer in verdict.answers]
+    silent = msgspec.structs.replace(found, verdict=msgspec.structs.replace(verdict, answers=tuple(plain)))
+    return {"headline": title(silent), "promises": tuple(promise(silent))}
 
 
 def _wants(pull: Pull) -> WantsFacts:

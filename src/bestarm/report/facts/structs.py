@@ -248,8 +248,9 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     `coins` is a note for runs whose means are of coins, and `privacy` one about random answers. `private`
     says whether the clients' own parts are known (None during the run). `peers` counts the honest peers by
     their answer. `broken` says why nothing is promised, `checks` what is wrong with the record. `file` and
-    `command` belong to the record. A question about several sites has `options_by_site`, and `answers` and
-    `promises` as sentences. `roster` has every option in the order of the problem, which fixes its colour;
+    `command` belong to the record. A question about several sites has `options_by_site`, its answers as a
+    `headline`, and `promises` as sentences. `roster` has every option in the order of the problem, which
+    fixes its colour;
     `wealths` are the bets of a method that bets. `intent` is what the run will promise. A run that is over
     has a `card`, and an `outlook` if runs like it were simulated. `no_plan` says why a run has no `plan`.
     `percent` says whether means are written in per cent.
@@ -303,7 +304,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     command: str | None = None
     file: str = "record.json"
     options_by_site: OptionTable | None = None
-    answers: tuple[str, ...] = ()
+    headline: str = ""
     promises: tuple[str, ...] = ()
     intent: str = ""
     wealths: WealthFacts | None = None

@@ -19,7 +19,7 @@ from bestarm.records.figures import (
     option_said,
     said,
 )
-from bestarm.report.facts import RunFacts
+from bestarm.report.facts import RunFacts, SiteFacts
 from bestarm.report.markup import Html, clean, join, name, tag, unbroken
 from bestarm.report.page.parts import figure, fold, names, prose
 from bestarm.report.svg.trims import trims
@@ -27,6 +27,7 @@ from bestarm.report.svg.trims import trims
 KINDS = {"good": "yes", "amber": "no", "bad": "wrong", "going": ""}
 LONG = 600  # characters of a sentence
 MOST_CLAIMS = 100  # clients in the picture of what trimming did
+MOST_SITES = 12  # sites whose answers stand in the card; the others are in a fold
 
 
 def answer(facts: RunFacts, card: AnswerCard) -> Html:
@@ -40,7 +41,9 @@ def answer(facts: RunFacts, card: AnswerCard) -> Html:
     replay = " --replay" if facts.seed is not None else ""
     command = f"bestarm verify {shlex.quote(facts.file)}{replay}"
     after = [*_open(facts, card), _next(next_steps(card, facts.outlook, helps), command)]
-    return join(card_box(card, first, after, facts.data.said if facts.data else ""), _trims(card))
+    title = "Cost here" if isinstance(facts, SiteFacts) else "Cost"
+    box = card_box(card, first, after, facts.data.said if facts.data else "", title)
+    return join(box, _trims(card, facts.method.peers))
 
 
 def evidence_answer(card: AnswerCard, steps: Sequence[str], command: str) -> Html:
@@ -48,17 +51,27 @@ def evidence_answer(card: AnswerCard, steps: Sequence[str], command: str) -> Htm
     return card_box(card, [], [_next(steps, command)])
 
 
-def card_box(card: AnswerCard, first: Sequence[Any], after: Sequence[Any], premise: str = "") -> Html:
-    """The card with what stands first and last in it; `premise` is one more thing that it rests on."""
+def card_box(
+    card: AnswerCard, first: Sequence[Any], after: Sequence[Any], premise: str = "", title: str = "Cost"
+) -> Html:
+    """The card with what stands first and last in it.
+
+    `premise` is one more thing that it rests on, `title` says whose cost it has.
+    """
     sites = _sites(card)
-    rows = [*_best(card), *_lead(card), _risk(card, premise), _cost(card)]
+    first_sites, others = sites[:MOST_SITES], sites[MOST_SITES:MOST_CLAIMS]
+    rest = f"The other {len(sites) - MOST_SITES:,} sites"
+    if len(sites) > MOST_CLAIMS:
+        rest += f" (the first {len(others):,} of them; all are in the record)"
+    rows = [*_best(card), *_lead(card), _risk(card, premise), _cost(card, title)]
     return tag(
         "div",
         tag("p", labels(card.name, card.date, card.method, card.delta, card.seed), class_="labels"),
         *first,
         tag("h1", clean(card.headline, LONG), id="verdict"),
         _truth(card),
-        tag("dl", *sites, class_="answers") if sites else None,
+        tag("dl", *first_sites, class_="answers") if sites else None,
+        fold(rest, tag("dl", *others, class_="answers")) if others else None,
         tag("dl", *rows, class_="answers"),
         *after,
         class_=f"verdict card {KINDS[card.tone]}".rstrip(),
@@ -105,8 +118,6 @@ def _sites(card: AnswerCard) -> list[Html]:
         site, _, option = lead.option.partition("/")
         ahead = f"It leads by {lead_said(lead, card.percent, card.unit)}."
         found.append(entry(f"Open at {clean(site, 60)}", name(option, 80), ahead))
-    if (more := len(found) - MOST_CLAIMS) > 0:
-        found[MOST_CLAIMS:] = [entry("And", f"{more:,} more sites", "The record has all of them.")]
     return found
 
 
@@ -140,9 +151,9 @@ def _risk(card: AnswerCard, premise: str) -> Html:
     return entry("Risk", main, clean(card.risk, LONG), folded if words else None)
 
 
-def _cost(card: AnswerCard) -> Html:
+def _cost(card: AnswerCard, title: str) -> Html:
     main, _, rest = costs_said(card.costs).partition("s, ")
-    return entry("Cost", f"{main}s" if rest else main, rest)
+    return entry(title, f"{main}s" if rest else main, rest)
 
 
 def _open(facts: RunFacts, card: AnswerCard) -> list[Html]:
@@ -151,7 +162,10 @@ def _open(facts: RunFacts, card: AnswerCard) -> list[Html]:
     if verdict is None or verdict.status == "identified":
         return []
     if card.answers:
-        return [tag("p", clean(text, LONG)) for text in card.answers]
+        pairs = zip(card.answers, verdict.answers, strict=True)
+        told = [tag("p", clean(text, LONG)) for text, _ in sorted(pairs, key=lambda pair: pair[1].decided)]
+        more = fold(f"The other {len(told) - MOST_SITES:,} answers", *told[MOST_SITES:])
+        return told if len(told) <= MOST_SITES else [*told[:MOST_SITES], more]
     lines = [tag("p", f"Best would be {clean(facts.aim)}.")] if facts.aim else []
     left = found.left if found else verdict.candidates
     known = ", as far as the server knows" if facts.private is False else ""
@@ -170,7 +184,7 @@ def _next(steps: Sequence[str], command: str) -> Html:
     return tag("div", tag("h2", "Next step"), tag("ul", *told, tag("li", check)), class_="next")
 
 
-def _trims(card: AnswerCard) -> Html | None:
+def _trims(card: AnswerCard, peers: bool) -> Html | None:
     if not card.trims:
         return None
     if any(len(row.claims) > MOST_CLAIMS for row in card.trims):
@@ -188,4 +202,8 @@ def _trims(card: AnswerCard) -> Html | None:
     )
     caption += "; a dashed ring marks a liar" if liars else ""
     caption += ", ▲ the true mean." if any(row.true is not None for row in card.trims) else "."
+    if peers and card.alpha is not None:
+        caption += (
+            " The mean in the answer above is the middle of the bounds that decided, not of the claims."
+        )
     return figure(partial(trims, card.trims, card.percent), caption)

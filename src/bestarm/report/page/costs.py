@@ -60,10 +60,9 @@ def _explained(facts: RunFacts) -> list[Html]:
     """Notes on where the numbers come from."""
     found = []
     if facts.plan:
-        found.append(
-            f"Plan: {facts.plan.trials} simulated runs with the same settings and true means, "
-            f"{facts.plan.note or 'all honest'}."
-        )
+        known = " and true means" if facts.heterogeneity else ""
+        note = facts.plan.note or "all honest"
+        found.append(f"Plan: {facts.plan.trials} simulated runs with the same settings{known}, {note}.")
     if facts.limit:
         holds = facts.limit.holds_for
         found.append(f"Limit: the fewest pulls, on average and with these means, of {holds}.")

@@ -7,7 +7,15 @@ from functools import partial
 from typing import Any
 
 from bestarm.evidence.card import evidence_card, is_percent, steps
-from bestarm.evidence.describe import IF_INDEPENDENT, mean_name, method, ranked, remedies, status_of
+from bestarm.evidence.describe import (
+    IF_INDEPENDENT,
+    evalue_said,
+    mean_name,
+    method,
+    ranked,
+    remedies,
+    status_of,
+)
 from bestarm.evidence.record import Evidence, Option
 from bestarm.records.card import LeadFacts
 from bestarm.records.figures import compared_said, gap_said, rough, said, span
@@ -63,7 +71,7 @@ def _options(evidence: Evidence) -> Html:
             cells.append("–" if lift is None else _against(evidence, lift))
         else:
             cells.append(_lead(evidence, option, after))
-        cells.append(f"{option.evalue:.3g}" if option.tests else "–")
+        cells.append(evalue_said(option.evalue) if option.tests else "–")
         if fisher:
             cells.append(number(_pvalue(option), 3))
         rows.append([*cells, status_of(evidence, option)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bestarm.records.figures import lead_said, rough, said, span
+from bestarm.records.figures import number_of, rough, rough_gap, said, span
 from bestarm.report.colours import colour
 from bestarm.report.facts import RunFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag, unbroken
@@ -150,7 +150,9 @@ def _lead(facts: RunFacts, one: Standing) -> str:
     """The lead over the next option: of the first one as the answer card writes it."""
     lead = facts.card.lead if facts.card else None
     if lead is not None and lead.option == one.name and one.lead is not None:
-        return lead_said(lead, facts.percent).partition(" over ")[0].removesuffix(" points")
+        return number_of(lead, facts.percent)
+    if one.lead is not None and _ends(one) is None:
+        return rough_gap(one.lead, facts.percent)
     return _rounded(facts, one, one.lead).removesuffix(" %")
 
 

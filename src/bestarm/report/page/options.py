@@ -8,7 +8,7 @@ from bestarm.records.figures import rough, said
 from bestarm.records.questions import OptionRow, OptionTable
 from bestarm.report.colours import places
 from bestarm.report.facts import RunFacts
-from bestarm.report.markup import Html, join, name, table, tag
+from bestarm.report.markup import Html, join, name, table, tag, unbroken
 from bestarm.report.numbers import number
 from bestarm.report.page.parts import MOST_ROWS
 from bestarm.report.standings import named, states, winners
@@ -79,7 +79,7 @@ def _mean(mean: str, best: bool, answer: bool) -> Html | str:
     """A mean at a site: bold if it is the best there, with a star if the run named it."""
     if not best and not answer:
         return mean
-    return tag("strong", "★ " if answer else None, mean, class_="best" if best else None)
+    return tag("strong", unbroken("★ ") if answer else None, unbroken(mean), class_="best" if best else None)
 
 
 def _site(site: str, dissent: dict[str, str]) -> Html:

@@ -91,6 +91,8 @@ def _wealths(facts: RunFacts) -> Html | None:
             "Bets on the answer about each option or, while it is open, on the answer whose bets won most. "
             "An option whose wealth reaches the dashed line is settled (×). The scale is logarithmic."
         )
+    if svg.cut_off(facts):
+        caption += " Wealth beyond the top is drawn at the edge; point at it to see it."
     return figure(
         partial(svg.wealth_race, facts),
         caption + _not_drawn(len(facts.wealths.bets) - len(svg.bets_drawn(facts))),
@@ -230,8 +232,8 @@ def _reproduce(facts: RunFacts, attached: Html | None) -> Html:
         text = "Anyone can check the record below; without a seed the run can't be repeated."
         parts.append(tag("p", text))
         parts.append(command(f"bestarm verify {shlex.quote(facts.file)}"))
-    seed = "–" if facts.seed is None else facts.seed
-    parts.append(tag("p", f"The run: bestarm {facts.version}, seed {seed}. {made_by(facts.versions)}"))
+    seed = "" if facts.seed is None else f", seed {facts.seed}"
+    parts.append(tag("p", f"The run: bestarm {facts.version}{seed}. {made_by(facts.versions)}"))
     if facts.digest:
         parts.append(tag("p", "Digest of the record (SHA-256): ", tag("code", facts.digest)))
     return join(*parts, attached, all_options(facts))

@@ -62,7 +62,10 @@ def _card(facts: SiteFacts) -> Html:
     head = sentence(facts) if verdict else join(name(facts.me, 80), f" {doing}.")
     kind = "" if verdict is None else " yes" if verdict.status == "identified" and not facts.broken else " no"
     rows = [_risk(facts), entry("Cost here", counted(facts.costs.pulls or 0, "pull"))]
-    if verdict and verdict.arm:
+    own = [answer for answer in verdict.answers if answer.site == facts.group] if verdict else []
+    if own and own[0].option:
+        rows.insert(0, entry("Best here", name(own[0].option, 80)))
+    elif verdict and verdict.arm:
         about = "" if verdict.mean is None else f"Its {clean(facts.mean)} is about {_mean(facts, verdict)}."
         rows.insert(0, entry("Best" if not facts.broken else "Named", name(verdict.arm, 80), about))
     elif not verdict and (wants := _wants(facts)):
@@ -105,7 +108,9 @@ def _risk(facts: SiteFacts) -> Html:
     if facts.broken:
         return entry("Risk", "not bounded", f"Nothing is promised: {clean(facts.broken, 300)}.")
     text = facts.intent
-    if facts.verdict is not None:
+    if facts.promises:
+        text = clean(" ".join(facts.promises), 600)
+    elif facts.verdict is not None:
         text = f"A run like this is wrong with probability at most {facts.delta:g}."
     return entry("Risk", f"δ = {facts.delta:g}", text)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -11,6 +10,7 @@ from bestarm.report import svg
 from bestarm.report.facts import CellFacts, StudyFacts
 from bestarm.report.facts.structs import MeanFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag, unbroken
+from bestarm.report.numbers import plus_minus
 from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, made_by
 from bestarm.report.svg import cell_name, number
 from bestarm.util.text import counted
@@ -63,7 +63,21 @@ def _fewest(varied: Sequence[str], cells: Sequence[CellFacts]) -> Iterator[list[
         ratio = f"{number(_pulls(worst) / max(_pulls(best), 1e-9), 3)} times as many"
         where = f" for {told}" if told else ""
         lead = [f"Fewest pulls on average{where}: ", tag("strong", names[0]), f", {number(_pulls(best))}. "]
-        yield [*lead, f"The most: {names[1]}, {number(_pulls(worst))} ({ratio})."]
+        yield [*lead, f"The most: {names[1]}, {number(_pulls(worst))} ({ratio}{_doubt(best, worst)})."]
+
+
+def _doubt(best: CellFacts, worst: CellFacts) -> str:
+    """A warning if the intervals of two means overlap."""
+    one, two = (cell.costs["pulls_total"].interval for cell in (best, worst))
+    if one is None or two is None or one[1] < two[0]:
+        return ""
+    return "; their intervals overlap, so this may be chance"
+
+
+def _rates(ends: tuple[float, float]) -> str:
+    """An interval of an error rate in per cent."""
+    low, high = (f"{100 * end:.2g}" for end in ends)
+    return f"{low} to {high} %"
 
 
 def _pulls(cell: CellFacts) -> float:
@@ -85,7 +99,7 @@ def _table(facts: StudyFacts) -> Html:
             cost = cell.costs[key]
             row.append(unbroken(_mean(cost)))
         span = cell.error_interval
-        row += [number(cell.errors), "–" if span is None else f"{span[0]:.2g} to {span[1]:.2g}"]
+        row += [number(cell.errors), "–" if span is None else unbroken(_rates(span))]
         rows.append([*row, number(cell.undecided)])
     kept = table(
         head, rows, numbers=set(range(len(facts.varied), len(head))), caption="Means of each combination"
@@ -100,10 +114,7 @@ def _mean(cost: MeanFacts) -> str:
     """A mean, rounded to half the width of its interval, which has two digits."""
     if cost.interval is None:
         return number(cost.mean)
-    half = (cost.interval[1] - cost.interval[0]) / 2
-    places = 0 if half <= 0 else 1 - math.floor(math.log10(half))
-    shown = (round(value, places) for value in (cost.mean, half))
-    return " ± ".join(f"{value:,.{max(places, 0)}f}" for value in shown)
+    return " ± ".join(plus_minus(cost.mean, cost.interval))
 
 
 def _figures(facts: StudyFacts) -> Html:

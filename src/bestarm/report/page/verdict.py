@@ -22,10 +22,8 @@ def sentence(facts: RunFacts) -> Html:
         return join(f"Not decided yet: {done:,} of {honest:,} honest clients have a verdict.")
     if verdict is None:
         return join("Not decided yet: the run is in round ", number(facts.rounds), ".")
-    if facts.answers:
-        lines = [clean(text, 400) for text in facts.answers]
-        first = [] if verdict.status == "identified" else ["Undecided: not every answer was found."]
-        return join(*[[Html("<br>") if k else None, text] for k, text in enumerate([*first, *lines])])
+    if facts.headline:
+        return join(clean(facts.headline, 600))
     if verdict.status == "identified":
         epsilon = facts.options.get("epsilon") or 0.0
         close = f", or at most {epsilon:g} worse than the best" if epsilon else ""
@@ -42,7 +40,7 @@ def guarantee(facts: RunFacts) -> Iterator[Html]:
     if verdict is None:
         yield from _waiting(facts)
         return
-    if facts.answers:
+    if facts.headline:
         yield from _answers(facts)
         return
     if verdict.mean is not None:
@@ -62,7 +60,7 @@ def guarantee(facts: RunFacts) -> Iterator[Html]:
 
 
 def _answers(facts: RunFacts) -> Iterator[Html]:
-    """What is promised about the answers to a question about several sites."""
+    """What a promise about the answers to a question about several sites rests on."""
     if facts.data:
         yield tag("p", clean(facts.data.said, 400), class_="bad" if facts.data.resample else None)
     if facts.undecided and facts.undecided.helps:
@@ -73,12 +71,10 @@ def _answers(facts: RunFacts) -> Iterator[Html]:
     if facts.broken:
         yield tag("p", "Nothing is promised: ", facts.broken, ".", class_="bad")
         return
-    for text in facts.promises:
-        yield tag("p", text)
     yield tag(
         "p",
-        "That holds as long as the rewards of a block are independent, with means that the past fixes, and "
-        "stay within their bounds. Slow drift that is common to the options of a site is covered.",
+        "The promise holds as long as the rewards of a block are independent, with means that the past "
+        "fixes, and stay within their bounds. Slow drift that is common to the options of a site is covered.",
     )
 
 

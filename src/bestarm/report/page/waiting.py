@@ -17,11 +17,11 @@ from bestarm.report.page.parts import MOST_ROWS, Section, command
 from bestarm.util.text import counted
 
 STARTS = {
-    "client.json": ("The client has not started.", "bestarm client {}"),
-    "peer.json": ("The node has not started.", "bestarm peer {}"),
-    ".db": ("The run has not started.", "bestarm run SCENARIO.toml --journal {}"),
-    ".json": ("The run has not written its record.", "bestarm run SCENARIO.toml --out {}"),
-    ".csv": ("The study has not written its rows.", "bestarm study SCENARIO.toml --out {}"),
+    "client.json": ("the client has not started.", "bestarm client {}"),
+    "peer.json": ("the node has not started.", "bestarm peer {}"),
+    ".db": ("the run has not started.", "bestarm run SCENARIO.toml --journal {}"),
+    ".json": ("the run has not written its record.", "bestarm run SCENARIO.toml --out {}"),
+    ".csv": ("the study has not written its rows.", "bestarm study SCENARIO.toml --out {}"),
 }
 
 
@@ -50,7 +50,7 @@ def _top(said: str, start: str, path: Path, labelled: str = "", rows: Sequence[H
 
 def _federation(folder: Path) -> list[Section]:
     """The server's folder of a federation: its setup and its clients are known before it starts."""
-    said, start = "The server has not started.", f"bestarm server {shlex.quote(str(folder))}"
+    said, start = "the server has not started.", f"bestarm server {shlex.quote(str(folder))}"
     try:
         from bestarm.deploy.federation.files import Federation
 

@@ -17,7 +17,7 @@ from bestarm.evidence.record import Evidence, is_evidence
 from bestarm.records.record import Record
 from bestarm.report import facts as collect
 from bestarm.report.facts import Facts, SiteFacts, StudyFacts
-from bestarm.report.markup import Html, tag
+from bestarm.report.markup import Html, clean, tag
 from bestarm.report.page.arena import arena_sections
 from bestarm.report.page.evidence import evidence_sections
 from bestarm.report.page.parts import Section, script, style
@@ -78,7 +78,7 @@ def document(title: str, made: list[Section]) -> str:
         tag("meta", http_equiv="Content-Security-Policy", content=content),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
-        tag("title", title),
+        tag("title", clean(title, 120)),
         tag("style", Html(style())),
     )
     skip = tag("a", "To the verdict", href="#verdict", class_="skip")

@@ -14,6 +14,7 @@ from bestarm.report.svg.costs import cell_name, comparison, loads
 from bestarm.report.svg.intervals import (
     MOST_LINES,
     bets_drawn,
+    cut_off,
     drawable,
     has_bands,
     has_own_bands,
@@ -29,6 +30,7 @@ __all__ = [
     "bets_drawn",
     "cell_name",
     "comparison",
+    "cut_off",
     "drawable",
     "graph",
     "has_bands",

@@ -83,12 +83,18 @@ def path(points: Sequence[tuple[float, float]], **attributes: Any) -> Html:
     return tag("path", d="M" + "L".join(f"{x:g} {y:g}" for x, y in points), **attributes)
 
 
-def frame(x: Axis, y: Axis, titles: tuple[str, str], count: int = 5, *, whole: bool = False) -> Html:
-    """Grid lines with their numbers, and the titles of the axes; `whole` has no fractions on the x axis."""
+def frame(
+    x: Axis, y: Axis, titles: tuple[str, str], count: int = 5, *, whole: bool = False, percent: bool = False
+) -> Html:
+    """Grid lines with their numbers, and the titles of the axes.
+
+    `whole` has no fractions on the x axis, `percent` has the numbers of the y axis in per cent.
+    """
     parts = []
     for value in y.ticks(5):
+        told = f"{short(100 * value)} %" if percent else short(value)
         parts.append(path([(x.begin, y(value)), (x.end, y(value))], class_="grid"))
-        parts.append(words(x.begin - 6, y(value) + 4, short(value), "end", class_="tick"))
+        parts.append(words(x.begin - 6, y(value) + 4, told, "end", class_="tick"))
     for value in x.ticks(count):
         if whole and value != int(value):
             continue

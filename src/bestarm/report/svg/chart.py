@@ -27,7 +27,7 @@ WON = "M0 -7L1.8 -2.2L6.7 -2.2L2.8 .9L4.2 5.7L0 2.9L-4.2 5.7L-2.8 .9L-6.7 -2.2L-
 class Curve:
     """The line of an option; `at` has its horizontal positions, `cross` says whether it ends in a cross.
 
-    `end` is an interval at its last point.
+    `end` is an interval at its last point, `real` has the values where `value` is cut off at the edge.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Curve:
     end: tuple[float, float] | None = None
     note: str = ""
     cross: bool = False
+    real: Sequence[float] = ()
 
     @property
     def label(self) -> str:
@@ -66,6 +67,7 @@ class Frame:
     format: Callable[[float], str] = number
     limit: tuple[float, str] | None = None
     log: bool = False
+    percent: bool = False
 
 
 def spread(values: Iterable[float], scale: Scale) -> tuple[float, float]:
@@ -110,7 +112,7 @@ def chart(curves: Sequence[Curve], place: Frame) -> Html:
     parts: list[Any] = []
     if place.heading:
         parts.append(words(52, 14, cut(place.heading, width - 62), class_="name"))
-    parts.append(frame(x, y, place.titles, 4 if width < PHONE else 7, whole=True))
+    parts.append(frame(x, y, place.titles, 4 if width < PHONE else 7, whole=True, percent=place.percent))
     if place.limit:
         at, said = place.limit
         parts.append(path([(x.begin, y(at)), (x.end, y(at))], class_="limit"))
@@ -200,4 +202,4 @@ def _some(count: int) -> list[int]:
 
 def _told(curve: Curve, i: int, place: Frame) -> str:
     """A point's numbers in words. Intervals are in tables: an option has only one."""
-    return f"{place.by} {number(curve.at[i])}: {place.format(curve.value[i])}"
+    return f"{place.by} {number(curve.at[i])}: {place.format((curve.real or curve.value)[i])}"

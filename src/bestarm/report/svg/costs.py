@@ -7,7 +7,7 @@ from typing import Any
 
 from bestarm.report.facts import CellFacts, RunFacts, StudyFacts
 from bestarm.report.markup import Html, clean, tag
-from bestarm.report.numbers import beside, number, short
+from bestarm.report.numbers import beside, number, plus_minus, short
 from bestarm.report.svg.base import (
     CHARACTER,
     MOST_ROWS,
@@ -100,11 +100,16 @@ def comparison(facts: StudyFacts, width: int, *, name: str, title: str) -> Html 
         else:
             parts.append(words(left - 10, y + 4, cut(label, left - 14), "end", class_="name"))
         end, side = x(span[1]), "start" if x(span[1]) + 60 < width else "end"
-        parts.append(words(min(end + 8, width - 4), y + 4, beside(mean), side, class_="tick over"))
+        parts.append(words(min(end + 8, width - 4), y + 4, _mean(mean, span), side, class_="tick over"))
     bottom = title + (" (logarithmic)" if log else "")
     parts.append(words((x.begin + x.end) / 2, height + 34, bottom, "middle", class_="tick"))
     means = "; ".join(f"{clean(label, 40)} {number(mean, 3)}" for label, mean, _ in rows)
     return svg(width, height + 42, f"{title}: {means}", *parts)
+
+
+def _mean(mean: float, span: tuple[float, float]) -> str:
+    """A mean beside its mark, rounded to its interval as in the table."""
+    return beside(mean) if span[0] == span[1] or mean >= 1e6 else plus_minus(mean, span)[0]
 
 
 def cell_name(cell: CellFacts) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
 from bestarm.records.card import OptionFacts
+from bestarm.records.figures import rough
 from bestarm.report.colours import places
 from bestarm.report.facts import BetFacts, LineFacts, RunFacts, SiteFacts, TraceFacts
 from bestarm.report.markup import Html
 from bestarm.report.numbers import number
-from bestarm.report.standings import named, states
+from bestarm.report.standings import named, states, wealth_said
 from bestarm.report.svg.base import PHONE, cut
 from bestarm.report.svg.chart import Curve, Frame, chart, spread
 from bestarm.report.words import against_control, fate_of
@@ -21,6 +23,10 @@ from bestarm.util.text import counted
 MOST_LINES = 20  # of a chart of the race
 
 MOST_PANELS = 12  # groups whose arms are drawn
+
+HIGHEST = 1.6  # times the logarithm of the limit: the top of the race of wealths
+
+ENDLESS = 700.0  # a larger logarithm has no exponential
 
 
 def better_first(facts: RunFacts, lines: Sequence[LineFacts]) -> list[LineFacts]:
@@ -84,6 +90,8 @@ def race(facts: RunFacts, width: int) -> Html | None:
         width=width,
         height=340 if width > PHONE else 260,
         span=spread((y for curve in curves for y in curve.heights), facts.scale),
+        format=partial(rough, percent=facts.percent),
+        percent=facts.percent,
     )
     return chart(curves, layout)
 
@@ -126,6 +134,7 @@ def wealth_race(facts: RunFacts, width: int) -> Html | None:
                 state="out" if bet.out and not against else won,
                 at=pulls,
                 value=[_wealth(value, limit) for value in wealth],
+                real=[math.exp(min(value, ENDLESS)) for value in wealth],
                 note=note or {"won": named(facts), "out": "behind"}.get(won, "in the race"),
                 cross=bet.out,
             )
@@ -142,7 +151,7 @@ def wealth_race(facts: RunFacts, width: int) -> Html | None:
         span=(0.9 * min(low, 1.0), _wealth(math.inf, limit)),
         log=True,
         label="Wealth of the bets against each option",
-        format=lambda value: f"{number(value, 3)} times its start",
+        format=lambda value: f"{wealth_said(math.log(value))} times its start",
         limit=(math.exp(limit), f"{'settled' if compared else 'leaves'} at {number(math.exp(limit))}"),
     )
     return chart(curves, layout)
@@ -150,7 +159,13 @@ def wealth_race(facts: RunFacts, width: int) -> Html | None:
 
 def _wealth(log_wealth: float, limit: float) -> float:
     """A wealth within the chart: what is far outside is drawn at the edge."""
-    return math.exp(min(max(log_wealth, -limit), 1.6 * limit))
+    return math.exp(min(max(log_wealth, -limit), HIGHEST * limit))
+
+
+def cut_off(facts: RunFacts) -> bool:
+    """Whether a line of the race of wealths goes beyond the top edge."""
+    found = facts.wealths
+    return found is not None and any(max(b.log_wealth) > HIGHEST * found.limit for b in bets_drawn(facts))
 
 
 def has_own_bands(facts: RunFacts) -> bool:
@@ -195,5 +210,9 @@ def inside(facts: RunFacts, width: int) -> list[Html]:
             heading += f": the best {len(traces)} of {len(by_group[j])} arms"
         drawn.append((heading, curves))
     span = spread((y for _, curves in drawn for curve in curves for y in curve.heights), facts.scale)
-    titles = ("pulls of the option", cut(facts.mean, width - 60))
-    return [chart(curves, Frame("pulls", titles, width, 230, span, heading)) for heading, curves in drawn]
+    titles, told = ("pulls of the option", cut(facts.mean, width - 60)), partial(rough, percent=facts.percent)
+    frames = [
+        Frame("pulls", titles, width, 230, span, heading, format=told, percent=facts.percent)
+        for heading, _ in drawn
+    ]
+    return [chart(curves, place) for (_, curves), place in zip(drawn, frames, strict=True)]

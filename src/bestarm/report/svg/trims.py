@@ -6,7 +6,7 @@ from bestarm.records.card import ClaimFacts, TrimFacts
 from bestarm.records.figures import said
 from bestarm.report.markup import Html, join, tag
 from bestarm.report.numbers import short
-from bestarm.report.svg.base import PHONE, Axis, cut, path, svg, words
+from bestarm.report.svg.base import CHARACTER, PHONE, Axis, cut, path, svg, words
 
 ROW, HEAD = 74, 22  # height of an option, and of the space above it
 NAME = 42  # width of the name of a mean
@@ -25,6 +25,8 @@ def trims(rows: tuple[TrimFacts, ...], percent: bool, width: int) -> Html | None
     for value in x.ticks(3 if width < PHONE else 6):
         parts.append(path([(x(value), HEAD), (x(value), height - 28)], class_="grid"))
         label = f"{short(100 * value)} %" if percent else short(value)
+        if not 0 < x(value) - CHARACTER * len(label) / 2 < width - CHARACTER * len(label):
+            continue  # it would be cut off
         parts.append(words(x(value), height - 10, label, "middle", class_="tick"))
     for k, row in enumerate(rows):
         parts.append(_row(row, x, HEAD + ROW * k, percent, width))
