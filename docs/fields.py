@@ -23,7 +23,12 @@ from bestarm.evidence.card import Words
 from bestarm.protocol.registry import METHODS
 from bestarm.protocol.verdict import REASONS
 
-PLACES = {"records": "%%fields%%", "evidence": "%%fields%%", "json": "%%fields%%", "scenarios": "%%options%%"}
+PLACES = {  # what a reader of the plain files sees instead of a table
+    "records": "*`make docs` puts the tables here; `ba.record_schema()` is what they are made from.*",
+    "evidence": "*`make docs` puts the tables here.*",
+    "json": "*`make docs` puts the tables here; `output_schema` is what they are made from.*",
+    "scenarios": "*`make docs` puts the table here; `bestarm run --help` lists the options.*",
+}
 TYPES = {
     "integer": "integer",
     "number": "number",
