@@ -11,7 +11,7 @@ import typer
 from bestarm.cli import app
 from bestarm.protocol.registry import METHODS
 
-PLACE = "%%commands%%"
+PLACE = "*`make docs` puts the reference here. `bestarm --help` and `bestarm COMMAND --help` print the same.*"
 
 
 def _text(words: str | None) -> str:

@@ -28,6 +28,7 @@ html_theme_options = {"source_repository": "", "top_of_page_buttons": []}
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 nitpicky = False
+smartquotes = False  # commands and values can be copied as they are shown
 
 
 def _made_now(app: Any, page: str, source: list[str]) -> None:

@@ -23,7 +23,12 @@ from bestarm.evidence.card import Words
 from bestarm.protocol.registry import METHODS
 from bestarm.protocol.verdict import REASONS
 
-PLACES = {"records": "%%fields%%", "evidence": "%%fields%%", "json": "%%fields%%", "scenarios": "%%options%%"}
+PLACES = {  # what a reader of the plain files sees instead of a table
+    "records": "*`make docs` puts the tables here; `ba.record_schema()` is what they are made from.*",
+    "evidence": "*`make docs` puts the tables here.*",
+    "json": "*`make docs` puts the tables here; `output_schema` is what they are made from.*",
+    "scenarios": "*`make docs` puts the table here; `bestarm run --help` lists the options.*",
+}
 TYPES = {
     "integer": "integer",
     "number": "number",
@@ -247,12 +252,16 @@ def output_fields() -> str:
 
 
 def _table(name: str, spec: dict[str, Any]) -> Iterator[str]:
-    yield f"### {name}\n\n| field | type | default | meaning |\n|---|---|---|---|"
-    for field, shape in spec["properties"].items():
-        default = f"`{json.dumps(shape['default'])}`" if "default" in shape else "absent"
-        given = "" if field in spec.get("required", ()) else default
+    """The fields of one kind of object. Only where a field may be left out is there a column of defaults."""
+    fields, required = spec["properties"], spec.get("required", ())
+    optional = set(fields) - set(required)
+    titles = ["field", "type", *(["default"] if optional else []), "meaning"]
+    yield f"### {name}\n\n| {' | '.join(titles)} |\n{'|---' * len(titles)}|"
+    for field, shape in fields.items():
+        given = f"`{json.dumps(shape['default'])}`" if "default" in shape else "absent"
+        default = [given if field in optional else ""] if optional else []
         said = meaning(name, field, spec.get("description", ""))
-        yield f"| `{field}` | {type_of(shape)} | {given} | {said} |"
+        yield f"| {' | '.join([f'`{field}`', type_of(shape), *default, said])} |"
 
 
 def options() -> str:

@@ -31,7 +31,7 @@ FOLDER = DOCS / "images" / "gallery"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VIEWS = {"desktop": (1280, 2000), "phone": (360, 2000)}  # width, and the most height that is kept
 SCHEMES = ("light", "dark")
-PLACE = "%%screens%%"
+PLACE = "*`make docs` shows the pictures here; they are in `docs/images/gallery`.*"
 
 Open = Callable[[Path], contextlib.AbstractContextManager[str]]
 

@@ -23,7 +23,7 @@ from bestarm.util.journal import Journal
 DOCS = Path(__file__).resolve().parent
 EXAMPLES = DOCS.parent / "examples"
 FOLDER = DOCS / "images" / "home"
-PLACE = "%%gallery%%"
+PLACE = "*`make docs` makes these pages, and shows a picture of each here.*"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SCHEMES = {"dark": 0, "light": 1}  # Chromium's numbers
 SIZE, SCALE, COLOURS = "1100,760", 0.6, 64

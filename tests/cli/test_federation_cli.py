@@ -118,10 +118,7 @@ def test_a_scenario_that_only_names_its_arms_is_for_sites_and_not_for_a_run(tmp_
     assert bestarm("mesh", "init", "s.toml", "--out", "mesh", "--port", 0, cwd=tmp_path).returncode == 0
     made = bestarm("federation", "init", "s.toml", "--out", "fed", "--port", 0, cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    assert (
-        "Only the arms' names and bounds were taken from the scenario: rewards come from the sites."
-        in made.stdout
-    )
+    assert "Means and data of the scenario were not taken: rewards come from the sites." in made.stdout
     layout = files.Federation.load(tmp_path / "fed").setup.layout
     assert [(group.arms, group.binary) for group in layout.groups] == [
         (("Anna", "Bob"), False),

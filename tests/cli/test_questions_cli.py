@@ -85,6 +85,7 @@ def test_an_open_answer_has_exit_code_3_and_says_why(bestarm):
         (["--question", "overal"], "Did you mean"),
         (["--question", "overall", "--weights", "US 1"], "SITE=NUMBER"),
         (["--question", "overall", "--weights", "US=x"], "SITE=NUMBER"),
+        (["--question", "overall", "--weights", "1,2"], "SITE=NUMBER"),
         (["--question", "overall", "--epsilon", 0.1], "budget"),
         (["--question", "overall", "--method", "fisher"], "does not answer"),
         (["--question", "control"], "needs the name of the control"),

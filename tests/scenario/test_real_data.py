@@ -1,6 +1,6 @@
 """The recipes of docs/real-data.md, end to end: run, verified, reported, and checked against the page.
 
-The page shows three of the recipes; the others are files in examples/real-data.
+The page shows the first recipe; the others are files in examples/real-data.
 """
 
 from __future__ import annotations

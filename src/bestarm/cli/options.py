@@ -132,11 +132,11 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
 def _weight(text: str) -> tuple[str, float]:
     name, _, number = text.rpartition("=")
     try:
-        return name.strip(), float(number)
+        if name.strip():
+            return name.strip(), float(number)
     except ValueError:
-        raise InputError(
-            f"--weights {text!r}", expected="equal, rows, or SITE=NUMBER, for example US=2,EU=1"
-        ) from None
+        pass
+    raise InputError(f"--weights {text!r}", expected="equal, rows, or SITE=NUMBER, for example US=2,EU=1")
 
 
 def check_folder(path: Path | None) -> None:

@@ -14,7 +14,7 @@ from bestarm.protocol.machine import Transitions
 
 BEGIN = "new"
 STEP, DROP = 3.5, 2.1  # between columns, and between states of one column
-WIDTH, HEIGHT = 1.5, 0.72
+WIDTH, HEIGHT, LINE = 1.5, 0.72, 0.25  # of a state's box, and of a line of a label
 
 
 def arrows(table: Transitions) -> dict[tuple[str, str], list[str]]:
@@ -83,7 +83,8 @@ def draw(
     boxes = _draw_states(at, ax, colour, notes or {})
     lowest = _draw_arrows(arrows(table), at, ax, boxes)
     low = min(lowest - 0.5, min(y for _, y in at.values()) - 1.0)
-    high = max(y for _, y in at.values()) + 1.8
+    loops = {a: len(events) for (a, b), events in arrows(table).items() if a == b}
+    high = max(y + 1.0 + LINE * loops.get(s, 3) for s, (_, y) in at.items())
     left, right = (f(x for x, _ in at.values()) for f in (min, max))
     left, right = left - WIDTH / 2 - 0.3, right + WIDTH / 2 + 0.3
     frame = FancyBboxPatch(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 20
 
-NAMES_ONLY = "Only the arms' names and bounds were taken from the scenario: rewards come from the sites."
+NAMES_ONLY = "Means and data of the scenario were not taken: rewards come from the sites."
 
 
 def made_facts(folder: Path, made: Federation) -> dict[str, Any]:

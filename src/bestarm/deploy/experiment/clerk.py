@@ -133,7 +133,7 @@ class Clerk:
             return None
         if self._engine.ended(site) and self.settings.after == "stop":
             what = "the experiment is over" if self._engine.over else f"the answer of {request.site} is known"
-            raise ExperimentOver(what, expected="no more questions")
+            raise ExperimentOver(what, expected="no more assignments")
         return ledger.Ask(now, site, times, key)
 
     def _tell_entry(self, request: Request, now: float, told: dict[int, float]) -> ledger.Tell:

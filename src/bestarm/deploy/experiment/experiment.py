@@ -309,7 +309,7 @@ class Experiment:
     def _only_site(self) -> str:
         names = [name for name, _ in self.settings.arms]
         if len(names) > 1:
-            raise InputError("which site?", expected=f"one of: {', '.join(names)}")
+            raise InputError("the site is missing", expected=f"one of: {', '.join(names)}")
         return names[0]
 
 
