@@ -316,7 +316,7 @@ def storing_seconds(clients: int) -> float:
 def gather_seconds(missing: int) -> float:
     """How long to wait for messages that share a write, if so many are missing.
 
-    A round waits for all of them anyway, and a write to the journal delays the broker, which uses the same disk.
+    A round waits for all of them anyway, and a write to the journal delays the broker on the same disk.
 
     >>> gather_seconds(16), gather_seconds(100), gather_seconds(5000)
     (0.005, 0.01, 0.02)
