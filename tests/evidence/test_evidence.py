@@ -331,6 +331,7 @@ WRONG = {
         "frozen at the first look.*--record",
     ),
     "weight of nobody": ({"weights": {"east": 1, "north": 2}}, 'no site "north"'),
+    "weights without sites": ({"weights": {"east": 1}, "site": None}, "there are no sites to weight"),
     "site without weight": ({"weights": {"east": 1}}, 'site "west" has no weight'),
     "weights elsewhere": ({"weights": "rows", "question": "each"}, "weights are about"),
     "simultaneous elsewhere": ({"simultaneous": True}, "simultaneous is about"),

@@ -212,6 +212,8 @@ def weights_of(rows: Rows, weights: str | Mapping[str, float]) -> dict[str, floa
             np.add.at(counts, rows.site, rows.count)
         return dict(zip(rows.sites, (counts / counts.sum()).tolist(), strict=True))
     for name in weights:
+        if rows.sites == ("",):
+            raise InputError("there are no sites to weight", fix="Name their column: --site COLUMN")
         if name not in rows.sites:
             raise InputError(f'there is no site "{name}" to weight', fix=nearest(name, rows.sites))
     for name in rows.sites:

@@ -63,6 +63,11 @@ def outlook(record: Record, *, trials: int = TRIALS, seed: int = 0) -> Outlook:
     >>> record.verdict.status, 100 < found.enough < 1000
     ('undecided', True)
     """
+    layout, _ = Problem.layout_from_dict(record.problem)
+    most = MOST_ARMS // sum(layout.arm_counts)
+    if most < PROBE:
+        return Outlook(why_not=TOO_LONG)
+    trials = min(trials, most)
     problem = simulated(record)
     guessed = problem is None
     try:
@@ -98,14 +103,11 @@ def _outlook(record: Record, problem: Problem, guessed: bool, trials: int, seed:
     if METHODS[method].peers:
         return _one_by_one(record, problem, keys, liars, guessed)
     scenario = Scenario(problem, adversaries=liars)
-    trials = min(trials, MOST_ARMS // sum(problem.layout.arm_counts))
-    bench = Bench(scenario_for(scenario, keys, [method]), max(trials, PROBE), seed, 1, None)
+    bench = Bench(scenario_for(scenario, keys, [method]), trials, seed, 1, None)
     if why := endless(bench, method):
         return Outlook(trials=trials, guessed=guessed, why_not=why)
     if not bench.quick(method, {}):
         return _one_by_one(record, problem, keys, liars, guessed)
-    if trials < PROBE:
-        return Outlook(guessed=guessed, why_not=TOO_LONG)
     found = bench.run(method, {}, FIRST)
     named = found["status"] == "identified"
     pulls = float(np.mean(found["pulls_total"][named])) if named.any() else np.inf

@@ -54,6 +54,8 @@ def test_averages_and_shares_with_a_count_may_be_read_in_two_ways(tmp_path):
         f'site = "region", option = "drug", reward = "response"{more}' for more in (', count = "n"', "")
     ]
     assert sorted(proposed(tmp_path, "region,drug,n,response", *rows)) == sorted(either)
+    with pytest.raises(InputError, match="--count n, or name all other columns and no count"):
+        only_reading(propose(tmp_path / "t.csv"), "t.csv")
     assert proposed(tmp_path, "region,drug,n,response", *rows, count="n") == either[:1]
     means = ["EU,a,40,3.5", "EU,b,41,2.0", "US,a,39,4.5", "US,b,44,1.5"]
     assert len(proposed(tmp_path, "region,drug,n,mean_score", *means)) == 2

@@ -57,6 +57,10 @@ NAMED["dull"] |= {"timestamp", "date", "epoch"}
 COUNTS = frozenset(["count", "n", "freq", "frequency"])  # that can't be much else
 CLOSE = 2  # readings whose scores differ by no more than this are about as plausible
 MOST_SHOWN = 6  # readings in an error
+OR = {  # what else a user may do who is asked for a column
+    "reward": ", or give --successes and --trials if columns count results",
+    "count": ", or name all other columns and no count: each row is then one reward",
+}
 
 
 @dataclass(frozen=True)
@@ -174,8 +178,9 @@ def _in_doubt(found: Sequence[Reading]) -> str:
         names = list(dict.fromkeys(columns.get(role) for columns in given))
         if len(names) > 1:
             name = next(name for name in names if name is not None)
-            counts = ", or give --successes and --trials if columns count results" if role == "reward" else ""
-            return f"{role}, such as --{role} {shlex.quote(name)}{counts}" if role != "ratings" else "ratings"
+            if role == "ratings":
+                return role
+            return f"{role}, such as --{role} {shlex.quote(name)}{OR.get(role, '')}"
     return "rewards"
 
 
