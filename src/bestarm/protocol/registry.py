@@ -219,7 +219,9 @@ def register_method(method: Method) -> Method:
     """
     if METHODS.get(method.name, method) is not method:
         raise InputError(
-            f'there is already a method "{method.name}"', expected="a unique name", fix="Choose another name"
+            f'there is already a method "{method.name}"',
+            expected="a unique name",
+            fix="Choose another name. An installed package registers its method by itself",
         )
     METHODS[method.name] = method
     return method
