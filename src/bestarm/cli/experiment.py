@@ -195,7 +195,7 @@ def status(folder: Folder, as_json: Json = False) -> int:
         for site in found.sites:
             counts = (
                 f"{site.assigned:,} assigned, {counted(site.told, 'reward')}, {site.open:,} open, "
-                f"{site.late:,} late"
+                f"{site.filled:,} missing, {site.late:,} late"
             )
             pace = "" if math.isnan(site.per_hour) else f", {site.per_hour:,.0f} per hour"
             out.print(f"{safe(site.site)}: {counts}{pace}", soft_wrap=True)

@@ -13,6 +13,7 @@ from typing import Any
 from bestarm.deploy.experiment.alarms import TEXT
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.deploy.experiment.status import SiteStatus, Status
+from bestarm.problem.question import KINDS as QUESTIONS
 from bestarm.records.figures import difference_said, gap_said, option_said, two_digits
 from bestarm.records.questions import intent
 from bestarm.report.markup import Html, clean, name, table, tag
@@ -62,7 +63,9 @@ def _card(status: Status, alarms: Sequence[Alarm], settings: Settings | None) ->
     if status.began is not None:
         labels.append(f"since {clock(status.began)}")
     if settings is not None:
-        labels += [f"δ = {settings.delta:g}", f"seed {settings.seed}"]
+        labels += [f"asked: {_asked(settings)}", f"δ = {settings.delta:g}"]
+        if not running:  # until then it would tell the next assignments
+            labels.append(f"seed {settings.seed}")
     rows = [*_leader(status, settings), _risk(status, settings), _so_far(status), _end(status)]
     rest = f"Still assigned: {', '.join(map(clean, status.options))}." if running and status.options else ""
     return tag(
@@ -77,11 +80,23 @@ def _card(status: Status, alarms: Sequence[Alarm], settings: Settings | None) ->
     )
 
 
+def _asked(settings: Settings) -> str:
+    """The question, with the weights of the sites if they differ."""
+    layout = settings.problem().layout
+    text, weights = QUESTIONS[layout.question.kind], layout.question.weights
+    if len(set(weights)) < 2:
+        return text
+    shares = (f"{group.name} {weight:.2g}" for group, weight in zip(layout.groups, weights, strict=True))
+    return f"{text} (weights: {', '.join(shares)})"
+
+
 def _leader(status: Status, settings: Settings | None) -> list[Html]:
     if status.state == "identified":
         return _numbers(status, settings)  # the headline says which
     if status.leader is None:
-        return []
+        by_site = settings is not None and settings.question.get("question") == "each"
+        waits = status.state == "running" and not by_site
+        return [entry("Leads", "nobody yet", "not every option has a reward that counts")] if waits else []
     if status.state != "running":
         return [entry("Leads", name(status.leader, 60), "not shown to be the best")]
     found = [entry("Leads", name(status.leader, 60), "the highest mean so far")]
@@ -189,9 +204,9 @@ def _sites(status: Status) -> Html:
     )
     rate = tag(
         "p",
-        "Per hour: assignments in the last hour. Missing: rewards that did not come by their deadline. Late "
-        "rewards came after it and do not count. If the assumptions hold, the probability of any alarm in "
-        f"the whole run is at most {FALSE_ALARMS:g}.",
+        "Per hour: the pace of assignments in the last hour, or since the start. Missing: rewards that did "
+        "not come by their deadline. Late rewards came after it and do not count. If the assumptions hold, "
+        f"the probability of any alarm in the whole run is at most {FALSE_ALARMS:g}.",
         class_="note",
     )
     return tag("div", kept, rate)

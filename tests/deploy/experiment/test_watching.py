@@ -142,6 +142,33 @@ def test_the_status_says_who_leads_who_holds_things_up_and_when_it_may_end():
     assert "<script" not in page
 
 
+def test_nobody_leads_before_every_option_has_a_reward_that_counts():
+    experiment = ba.Experiment(["A", "B"], ["us", "eu"], seed=1)
+    for own in experiment.ask_many("us", 40):
+        experiment.tell(own.token, 1.0)
+    status = experiment.status
+    assert (status.leader, status.lead) == (None, None)
+    assert "nobody yet" in page_of(status, [], experiment.settings)
+    for own in experiment.ask_many("eu", 40):
+        experiment.tell(own.token, 1.0)
+    assert experiment.status.leader is not None
+
+
+def test_the_seed_of_the_assignments_is_shown_only_when_there_are_no_more():
+    experiment = ba.Experiment(["A", "B"], seed=8675309)
+    assert "8675309" not in page_of(experiment.status, [], experiment.settings)
+    experiment.stop()
+    assert "8675309" in page_of(experiment.status, [], experiment.settings)
+
+
+def test_only_its_owner_can_read_a_journal_which_has_the_key_of_webhooks(tmp_path):
+    with ba.Experiment(["A", "B"], journal=tmp_path / "j.db") as experiment:
+        experiment.ask()
+        files = list(tmp_path.glob("j.db*"))
+        assert tmp_path / "j.db" in files
+        assert all(file.stat().st_mode & 0o077 == 0 for file in files)
+
+
 def test_names_on_the_page_and_in_the_metrics_are_escaped():
     from bestarm.deploy.experiment.metrics import metrics_of
 

@@ -154,5 +154,8 @@ def open_journal(path: str | Path, *, write: bool = True) -> Journal:
 
 
 def create_journal(path: str | Path, settings: Settings, kind: str = KIND) -> Journal:
-    """A new journal with these settings."""
-    return Journal.create(path, kind, {"settings": msgspec.to_builtins(settings)})
+    """A new journal with these settings, which contain a key: only its owner can read it."""
+    journal = Journal.create(path, kind, {"settings": msgspec.to_builtins(settings)})
+    for file in (journal.path, *journal.path.parent.glob(f"{journal.path.name}-*")):
+        file.chmod(0o600)
+    return journal

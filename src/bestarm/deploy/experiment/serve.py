@@ -56,7 +56,10 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         found = socket.create_server((host, port), backlog=1024, family=_family(host))
     except (OSError, OverflowError) as error:
-        raise InputError(f"can't listen on {host}, port {port}: {error}", fix="Choose another one") from None
+        why = (getattr(error, "strerror", None) or str(error)).partition(" (while")[0]
+        raise InputError(
+            f"can't listen on {host}, port {port}: {why}", fix="Choose another --port, or omit it"
+        ) from None
     return found
 
 

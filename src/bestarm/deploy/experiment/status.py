@@ -93,7 +93,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     options : tuple of str
         The options that are still assigned.
     leader : str or None
-        The option with the largest value so far; None where each site has its own answer.
+        The option with the largest value so far; None where each site has its own answer, and before a
+        reward of each option counts.
     lead : float or None
         Its lead over the next one, on the scale of the rewards. Illustrative only.
     waiting : int
@@ -239,9 +240,14 @@ def _site(engine: Assignments, i: int, now: float, holds_up: bool) -> SiteStatus
 
 
 def _leader(engine: Engine) -> tuple[str | None, float | None]:
-    """The option with the largest value, and its lead."""
+    """The option with the largest value, and its lead; none before every option has a reward at its sites."""
     layout, values = engine.problem.layout, dict[str, float]()
-    if layout.question.kind == "each":
+    unknown = any(
+        not engine.lanes[i].counts.get(a)
+        for i, group in enumerate(layout.groups)
+        for a in range(len(group.arms))
+    )
+    if layout.question.kind == "each" or unknown:
         return None, None
     weights = layout.question.weights
     for i, group in enumerate(layout.groups):
