@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 
 import bestarm as ba
-from bestarm.problem.question import replaced
-from bestarm.scenario.load import load
-from bestarm.simulate.setup import with_question
 
 REGIONS = {"US": {"A": 0.3, "B": 0.4, "C": 0.2}, "EU": {"A": 0.7, "B": 0.5, "C": 0.6}}
 OWN = {"north": {"x": 0.5, "y": 0.4}, "south": {"z": 0.6}}
@@ -125,46 +122,3 @@ def test_ties_are_named_for_the_question():
     assert asked(groups, question="overall").ties() == ["the best options are tied: A, B"]
     assert asked(groups, question="each").ties() == []
     assert asked(groups, question="control", control="A").ties() == ["as good as the control A: B"]
-
-
-FILE = """
-question = "overall"
-also = ["each"]
-weights = { P = 9, Q = 1 }
-
-[[group]]
-name = "P"
-arms = { S = 0.3, A = 0.6 }
-
-[[group]]
-name = "Q"
-arms = { S = 0.9, A = 0.1 }
-"""
-
-
-@pytest.mark.parametrize(
-    ("keys", "asked"),
-    [
-        ({"question": "overall"}, ("overall", (0.9, 0.1), ("each",))),
-        ({"weights": "equal"}, ("overall", (0.5, 0.5), ("each",))),
-        ({"question": "control", "control": "S"}, ("control", (0.9, 0.1), ())),
-        ({"question": "each"}, ("each", (), ())),
-        ({"question": "anywhere"}, ("anywhere", (), ())),
-    ],
-)
-def test_a_key_that_is_replaced_leaves_the_others_of_the_question(keys, asked, tmp_path):
-    (tmp_path / "file.toml").write_text(FILE)
-    loaded = ba.load(tmp_path / "file.toml")
-    for scenario in (load(tmp_path / "file.toml", keys), with_question(loaded, keys)[0]):
-        question = scenario.problem.layout.question
-        assert (question.kind, question.weights, question.also) == asked
-    question = with_question(loaded.problem, keys)[0].layout.question
-    assert (question.kind, question.weights, question.also) == asked
-
-
-def test_one_answer_for_all_sites_stays_only_where_sites_have_answers():
-    assert replaced({"question": "each", "simultaneous": True}, {"question": "overall"}) == {
-        "question": "overall"
-    }
-    both = {"question": "overall", "also": ["each"]}
-    assert replaced({"question": "each", "simultaneous": True}, both) == {"simultaneous": True, **both}

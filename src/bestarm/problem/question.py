@@ -169,20 +169,6 @@ OWNERS = {
 }
 
 
-def replaced(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a question of which some are replaced: the others stay if they belong to the new question.
-
-    >>> replaced({"question": "overall", "weights": "rows", "also": ["each"]}, {"question": "control"})
-    {'question': 'control', 'weights': 'rows'}
-    """
-    kind = new.get("question", old.get("question", "anywhere"))
-    kept = {key: value for key, value in old.items() if key == "question" or kind in OWNERS[key]}
-    found = {**kept, **new}
-    if kind == "overall" and not found.get("also") and "simultaneous" not in new:
-        found.pop("simultaneous", None)  # of the sites' answers, which are not asked for any more
-    return found
-
-
 def _demand_belongs(key: str, kind: str) -> None:
     if key == "question":
         return

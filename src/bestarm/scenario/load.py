@@ -21,7 +21,6 @@ from bestarm.problem.csv_data import data_problem
 from bestarm.problem.instances import ANYWHERE, instance
 from bestarm.problem.problem import Problem
 from bestarm.problem.question import KEYS as QUESTION_KEYS
-from bestarm.problem.question import replaced
 from bestarm.problem.rewards import Unknown
 from bestarm.problem.scale import Scale
 from bestarm.problem.tables.sources import KINDS
@@ -60,8 +59,7 @@ def load(path: str | Path, question: Mapping[str, Any] | None = None) -> Scenari
     path : str or Path
         A TOML file; paths in it are relative to its folder.
     question : mapping, optional
-        Keys that replace those of the file: `question`, `weights`, `also`, … The others stay if they belong
-        to the question.
+        Keys that replace those of the file: `weights`, `also`, …, or with `question` a whole question.
 
     Returns
     -------
@@ -82,9 +80,8 @@ def load(path: str | Path, question: Mapping[str, Any] | None = None) -> Scenari
     try:
         keys = _parse(path)
         if question:
-            own = {key: keys.pop(key) for key in QUESTION_KEYS if key in keys}
-            keys |= replaced(own, question)
-        found = scenario_from_dict(keys, path.parent)
+            keys = {k: v for k, v in keys.items() if "question" not in question or k not in QUESTION_KEYS}
+        found = scenario_from_dict({**keys, **(question or {})}, path.parent)
         return replace(found, name=path.stem)
     except InputError as error:
         raise error.at(str(path)) from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bestarm.problem.problem import Problem
-from bestarm.problem.question import KEYS, replaced
+from bestarm.problem.question import KEYS
 from bestarm.simulate.adversary import Adversary
 from bestarm.simulate.network import Network
 
@@ -58,27 +58,22 @@ def with_question(
     problem: Problem | Scenario, keys: Mapping[str, Any]
 ) -> tuple[Problem | Scenario, dict[str, Any]]:
     """The problem or scenario with the question that some of the keys describe, and the other keys."""
+    question = {key: value for key, value in keys.items() if key in KEYS}
+    rest = {key: value for key, value in keys.items() if key not in KEYS}
+    if not question:
+        return problem, rest
     if isinstance(problem, Scenario):
         return asking(problem, keys)
-    question, rest = _parted(keys)
-    return (_asked(problem, question) if question and isinstance(problem, Problem) else problem), rest
+    return (problem.asking(**question) if isinstance(problem, Problem) else problem), rest
 
 
 def asking(scenario: Scenario, keys: Mapping[str, Any]) -> tuple[Scenario, dict[str, Any]]:
-    """``with_question`` for a scenario."""
-    question, rest = _parted(keys)
+    """``with_question`` for a scenario; without `question`, the other keys are about the scenario's own."""
+    question = {key: value for key, value in keys.items() if key in KEYS}
+    rest = {key: value for key, value in keys.items() if key not in KEYS}
     if not question:
         return scenario, rest
-    return replace(scenario, problem=_asked(scenario.problem, question), asked=True), rest
-
-
-def _parted(keys: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The keys of a question, and the others."""
-    question = {key: value for key, value in keys.items() if key in KEYS}
-    return question, {key: value for key, value in keys.items() if key not in KEYS}
-
-
-def _asked(problem: Problem, question: Mapping[str, Any]) -> Problem:
-    """The problem with these keys of its question replaced."""
-    names = [group.name for group in problem.layout.groups]
-    return problem.asking(**replaced(problem.layout.question.keys(names), question))
+    if "question" not in question:
+        names = [group.name for group in scenario.problem.layout.groups]
+        question = {**scenario.problem.layout.question.keys(names), **question}
+    return replace(scenario, problem=scenario.problem.asking(**question), asked=True), rest
