@@ -331,7 +331,7 @@ WRONG = {
         "frozen at the first look.*--record",
     ),
     "weight of nobody": ({"weights": {"east": 1, "north": 2}}, 'no site "north"'),
-    "weights without sites": ({"weights": {"east": 1}, "site": None}, "there are no sites to weight"),
+    "weights without sites": ({"weights": {"east": 1}, "site": ""}, "there are no sites to weight"),
     "site without weight": ({"weights": {"east": 1}}, 'site "west" has no weight'),
     "weights elsewhere": ({"weights": "rows", "question": "each"}, "weights are about"),
     "simultaneous elsewhere": ({"simultaneous": True}, "simultaneous is about"),
@@ -481,3 +481,10 @@ def test_a_margin_as_large_as_the_range_is_refused(table):
     keys = {**COLUMNS, "question": "control", "control": "a"}
     with pytest.raises(ba.InputError, match=r"one percentage point is 0\.01"):
         ba.evidence(table, **keys, margin=1.0)
+
+
+def test_a_changed_order_of_rows_is_named_as_the_flag_has_it(table, tmp_path):
+    first = ba.evidence(table, **COLUMNS, looks=2)
+    first.save(tmp_path / "looks.json")
+    with pytest.raises(ba.InputError, match='order was "file" at the first look, and is none now'):
+        ba.evidence(table, **COLUMNS, looks=2, order="none", record=tmp_path / "looks.json")

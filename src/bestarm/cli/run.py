@@ -13,7 +13,7 @@ import typer
 
 from bestarm.cli.exit_codes import BAD_INPUT, INTERRUPTED, OK, UNDECIDED, WITHDRAWN
 from bestarm.cli.options import Force, Json, MethodOption, ScenarioPath, check_folder, given, with_options
-from bestarm.cli.render.progress import run_progress
+from bestarm.cli.render.progress import run_progress, waiting
 from bestarm.cli.render.proposal import choose
 from bestarm.cli.render.record import show
 from bestarm.cli.scenario_warnings import (
@@ -69,7 +69,8 @@ def run(
 ) -> int:
     """Run a scenario once, in this process, and name the best arm. Options given here override the file's."""
     chosen = given(options)
-    loaded, chosen = load_asked(scenario, chosen)
+    with waiting("reading the scenario and its data", quiet=as_json):
+        loaded, chosen = load_asked(scenario, chosen)
     simulates = loaded.problem.data is not None and loaded.problem.data.resample
     say_question(loaded, chosen, quiet=as_json or simulates)
     warn_of_ties(loaded, method, {**loaded.options, **chosen})
@@ -104,7 +105,8 @@ def run(
         _draw(record, loaded, plot)
         wrote.append(f"picture: {plot}")
     if report is not None:
-        _report(record, report, save.name if save else "record.json")
+        with waiting("writing the report", quiet=as_json):
+            _report(record, report, save.name if save else "record.json")
         wrote.append(f"report: {report}")
     if as_json:
         print(json.dumps(record.to_dict()))

@@ -92,7 +92,7 @@ def evidence_card(evidence: Evidence) -> AnswerCard:
         percent=is_percent(evidence),
         mean=mean_name(settings),
         kept="",
-        costs=CardCosts(pulls=None, rounds=None, bits=None, after=0, time=None, rows=evidence.rows),
+        costs=CardCosts(pulls=None, rounds=None, bits=None, after=0, time=None, rows=counted_rows(evidence)),
         method=kind_of_tests(evidence),
         delta=settings.delta,
         seed=settings.seed,
@@ -101,6 +101,11 @@ def evidence_card(evidence: Evidence) -> AnswerCard:
         name=evidence.source,
         date=evidence.date,
     )
+
+
+def counted_rows(evidence: Evidence) -> int:
+    """The rows that the answer rests on: for looks at any time, those of closed blocks."""
+    return evidence.rows if evidence.blocks is None else sum(evidence.blocks.used)
 
 
 def risk(evidence: Evidence) -> str:

@@ -31,8 +31,10 @@ def demand_same(before: Evidence, now: Settings, path: Path) -> None:
     for key in msgspec.structs.fields(Settings):
         old, new = getattr(before.settings, key.name), getattr(now, key.name)
         if old != new:
+            nothing = "none" if key.name == "order" else "not given"
+            old, new = (nothing if value is None else _shown(value) for value in (old, new))
             raise InputError(
-                f"{key.name} was {_shown(old)} at the first look, and is {_shown(new)} now",
+                f"{key.name} was {old} at the first look, and is {new} now",
                 where=str(path),
                 expected="the same settings at every look: they were fixed before the data were read",
                 fix=FRESH,
@@ -40,7 +42,7 @@ def demand_same(before: Evidence, now: Settings, path: Path) -> None:
 
 
 def _shown(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else "not given" if value is None else str(value)
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def demand_same_names(sites: list[str], options: list[str], now: Counts, path: Path) -> None:

@@ -23,7 +23,7 @@ def table(folder, text, name="t.csv"):
 
 
 BAD = {
-    "text": ("s,a,1\ns,b,x\ns,b,y\ns,b,2\n", r"t.csv, line 3: column \"sales\" holds 'x' \(1 more row can't"),
+    "text": ("s,a,1\ns,b,x\ns,b,z\ns,b,2\n", r"t.csv, line 3: column \"sales\" holds 'x' \(1 more row can't"),
     "empty name": ("s,a,1\n,b,2\n", r"line 3: column \"shop\" is empty. missing = \"skip\" .* leaves out"),
     "missing": ("s,a,1\ns,b,n/a\n", r"line 3: column \"sales\" holds 'n/a'. Expected a finite number. miss"),
     "infinite": ("s,a,1\ns,b,inf\n", r"line 3: column \"sales\" holds 'inf'"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from bestarm.cli.terminal import err
@@ -22,37 +23,40 @@ DELAY = 2.0  # seconds of work before a bar appears
 
 
 @contextmanager
-def run_progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """A bar of one run: pulls, rounds, and how many clients have reported."""
+def waiting(text: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """A line that says what is going on and for how long, once that takes over two seconds.
+
+    It gives a function that changes the text.
+    """
     if quiet or not err.is_terminal:
-        yield None
+        yield lambda text: None
         return
-    bar = Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} clients have reported"),
-        TimeElapsedColumn(),
-        console=err,
-        transient=True,
-    )
-    task = bar.add_task("")
-    begun = time.monotonic()
-    started = False
-
-    def watch(progress: Progress) -> None:
-        nonlocal started
-        if not started and time.monotonic() - begun > DELAY:
-            bar.start()
-            started = True
-        if started:
-            text = f"{counted(progress.pulls, 'pull')}, {counted(progress.rounds, 'round')}"
-            bar.update(task, description=text, completed=progress.reported, total=progress.clients)
-
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    bar = Bar(*columns, console=err, transient=True)
+    task = bar.add_task(text)
+    timer = threading.Timer(DELAY, bar.start)
+    timer.daemon = True
+    timer.start()
     try:
-        yield watch
+        yield lambda text: bar.update(task, description=text)
     finally:
-        if started:
-            bar.stop()
+        timer.cancel()
+        timer.join()
+        bar.stop()
+
+
+@contextmanager
+def run_progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """A line about one run: pulls, rounds, and how many clients have reported."""
+    with waiting("starting", quiet) as tell:
+
+        def watch(progress: Progress) -> None:
+            tell(
+                f"{counted(progress.pulls, 'pull')}, {counted(progress.rounds, 'round')}, "
+                f"{progress.reported:,} of {counted(progress.clients, 'client')} reported"
+            )
+
+        yield watch if err.is_terminal and not quiet else None
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from bestarm.cli.render.card import (
     show_ranking,
     show_risk,
 )
+from bestarm.cli.render.progress import waiting
 from bestarm.cli.render.questions import show_options
 from bestarm.cli.render.tables import Column, print_table
 from bestarm.cli.terminal import out, safe
@@ -93,7 +94,8 @@ def _outlook_of(record: Record) -> Outlook | None:
         return None
     from bestarm.study.outlook import outlook
 
-    return outlook(record)
+    with waiting("simulating runs like this one"):
+        return outlook(record)
 
 
 def _commands(record: Record, card: AnswerCard, file: str | None) -> list[str]:

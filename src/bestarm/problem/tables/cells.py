@@ -15,11 +15,12 @@ from decimal import Decimal
 from bestarm.problem.csv_file import finite_number
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # cells that mean a missing number
-BOOLEANS = {"true": 1.0, "yes": 1.0, "t": 1.0, "false": 0.0, "no": 0.0, "f": 0.0}
+BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "ja", "oui", "sí", "si"), 1.0)
+BOOLEANS |= dict.fromkeys(("false", "no", "f", "n", "nein", "non"), 0.0)
 PLAIN, LACKING, BOOLEAN, PERCENT = "plain", "missing", "boolean", "%"  # kinds; any other is a unit
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 WITH_UNIT = re.compile(
-    r"(?P<before>[$€£¥]?)\s*(?P<number>[+-]?[\d.,]+([eE][+-]?\d+)?)\s*(?P<after>%|[^\W\d_][^\d]{0,11})?"
+    r"(?P<before>[$€£¥]?)\s*(?P<number>[+-]?[\d.,]+([eE][+-]?\d+)?)\s*(?P<after>[%$€£¥]|[^\W\d_][^\d]{0,11})?"
 )
 
 
@@ -49,6 +50,8 @@ def number(cell: object) -> tuple[str, float] | None:
 
     >>> number("0.5"), number("1,234"), number("12 %"), number("Yes"), number("17 ms"), number("n/a")
     (('plain', 0.5), ('plain', 1234.0), ('%', 0.12), ('boolean', 1.0), ('ms', 17.0), ('missing', nan))
+    >>> number("$3.50"), number("12.50 €"), number("ja")
+    (('$', 3.5), ('€', 12.5), ('boolean', 1.0))
     >>> number("3,5"), number("inf"), number("1_000"), number("2024-05-01"), number("v2")
     (None, None, None, None, None)
     """
