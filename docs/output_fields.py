@@ -36,6 +36,7 @@ OUTPUT_FIELDS = {
         "at_budget": "the share of runs that decides with your own budget",
         "trials": "runs behind each number",
         "why_not": "why there is no cost; else empty",
+        "unproved": "why nothing is promised about the method's answers; else empty",
     },
     "Indices": {
         "groups": "names of the groups",
@@ -136,6 +137,7 @@ OUTPUT_FIELDS = {
         "bits_down": COSTS["bits_down"],
         "limit": "the fewest pulls on average of any method; null where it does not apply",
         "no_limit": "why there is no limit; else empty",
+        "unproved": "why nothing is promised about the method's answers; else empty",
     },
     "CellCost": {
         "mean": "over trials",

@@ -106,12 +106,10 @@ class Method:
         The winner's curse: how much too good the mean of a named option was on average in measured runs, at
         most, as a share of half the width of its interval. None if nobody measured it.
     proof : str
-        What is proved about the probability of a wrong answer, with its source, for tables that compare
-        methods; empty if nothing is stated.
+        Where it is proved that an answer is wrong with probability at most δ. If it is empty, records,
+        reports, plans and studies say that nothing is promised, and show no limit on pulls.
     rival : bool
         Whether it is there for comparison only: plans, help and lists leave it out unless it is named.
-    unproved : str
-        Why nothing is promised about its answers; empty if an error probability of at most δ is proved.
     grouped : Method or None
         The variant of the method for groups of several clients, if it uses other machines.
     asked : Method or None
@@ -161,12 +159,21 @@ class Method:
     curse: float | None = None
     proof: str = ""
     rival: bool = False
-    unproved: str = ""
     grouped: Method | None = None
     asked: Method | None = None
     robust: Method | None = None
     ahead: Method | None = None
     goes_ahead: Callable[[Any], bool] = field(default=lambda options: False)
+
+    @property
+    def unproved(self) -> str:
+        """Why nothing is promised about its answers; empty if there is a proof."""
+        return "" if self.proof else f"no error probability is proved for the method {self.title}"
+
+    @property
+    def included(self) -> bool:
+        """Whether it comes with bestarm, which then answers for its proof."""
+        return INCLUDED.get(self.name) is self
 
     @property
     def peers(self) -> bool:
@@ -197,6 +204,12 @@ class Method:
 
 VARIANTS = ("grouped", "robust", "asked", "ahead")  # fields of a method that hold a variant of it
 METHODS: dict[str, Method] = {}
+INCLUDED: dict[str, Method] = {}  # those of METHODS that come with bestarm
+
+
+def include_method(method: Method) -> None:
+    """Register a method of bestarm itself."""
+    INCLUDED[method.name] = register_method(method)
 
 
 def register_method(method: Method) -> Method:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bestarm.errors import InputError
 from bestarm.protocol.kernel import Script
+from bestarm.protocol.registry import METHODS
 from bestarm.records.describe import too_many
 from bestarm.records.record import Record
 from bestarm.simulate.draw import Scripted
@@ -120,7 +121,8 @@ class Trials:
 
         The limit is the fewest pulls, on average, of any method that names the best arm with probability at
         least 1 − δ on every problem with 0/1 rewards and a unique best arm. Where it does not apply to these
-        trials, `limit` is None and `no_limit` says why: see ``limit_of_runs``.
+        trials, `limit` is None and `no_limit` says why: see ``limit_of_runs``. `unproved` says why nothing
+        is promised about the method's answers; it is empty if there is a proof.
 
         Parameters
         ----------
@@ -153,6 +155,7 @@ class Trials:
                     "sd": float(values.std(ddof=1)) if len(values) > 1 else None,
                 }
             row["limit"], row["no_limit"] = None, ""
+            row["unproved"] = METHODS[cell.method].unproved if cell else ""
             if limits and cell:
                 row["limit"], row["no_limit"] = _limit(cell, row["undecided"])
             rows.append(row)

@@ -32,7 +32,10 @@ def show_study(done: Trials) -> None:
         + f"Seed {done.seed}.",
         style="dim",
     )
-    for why in dict.fromkeys(row["no_limit"] for row in rows if row["no_limit"]):
+    unproved = dict.fromkeys(row["unproved"] for row in rows if row["unproved"])
+    for why in unproved:
+        out.print(f"Nothing is promised: {safe(why)}.", style="yellow", soft_wrap=True)
+    for why in dict.fromkeys(row["no_limit"] for row in rows if row["no_limit"] not in ("", *unproved)):
         out.print(f"No limit{' in some rows' if limits else ''}: {safe(why)}.", style="dim", soft_wrap=True)
 
 
