@@ -79,7 +79,7 @@ def test_resuming_a_complete_arena_shows_its_table(tmp_path):
     first, again = run(*words), run(*words, "--resume")
     assert (again.exit_code, again.stdout) == (0, first.stdout)
     done = run(*words, "--resume", "--seed", "2")
-    assert "the study is complete" in str(done.exception)
+    assert "the folder has another result" in str(done.exception)
 
 
 def test_the_list_names_every_method_baseline_and_instance():

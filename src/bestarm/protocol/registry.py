@@ -176,6 +176,11 @@ class Method:
         return INCLUDED.get(self.name) is self
 
     @property
+    def installed(self) -> bool:
+        """Whether every process knows it by its name, because it is part of an installed package."""
+        return self.included or INSTALLED.get(self.name) is self
+
+    @property
     def peers(self) -> bool:
         """Whether the clients are peers of a network without a server."""
         return self.server is None
@@ -205,6 +210,7 @@ class Method:
 VARIANTS = ("grouped", "robust", "asked", "ahead")  # fields of a method that hold a variant of it
 METHODS: dict[str, Method] = {}
 INCLUDED: dict[str, Method] = {}  # those of METHODS that come with bestarm
+INSTALLED: dict[str, Method] = {}  # those that an installed package declares
 
 
 def include_method(method: Method) -> None:
@@ -248,7 +254,7 @@ def load_entry_points() -> None:
             found = point.load()
             if not isinstance(found, Method):
                 raise InputError(f"expected a bestarm Method, got {shorten(found)}")
-            register_method(found)
+            INSTALLED[found.name] = register_method(found)
         except Exception as error:
             text = f"the method {point.name} ({point.value}) is left out: {type(error).__name__}: {error}"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
@@ -257,7 +263,8 @@ def load_entry_points() -> None:
 def method_named(name: object) -> Method:
     """The method with this name; raises InputError if there is none."""
     if not isinstance(name, str) or name not in METHODS:
-        raise InputError(f'method "{name}" is unknown', fix=nearest(str(name), METHODS))
+        fix = f"{nearest(str(name), METHODS)}. Baselines such as lucb run in the arena only: bestarm arena --list"
+        raise InputError(f'method "{name}" is unknown', fix=fix)
     return METHODS[name]
 
 
