@@ -130,3 +130,12 @@ def test_a_dask_cluster_gives_the_same_numbers(tmp_path):
     assert json.loads(there.stdout) == json.loads(here.stdout)
     assert len(json.loads(here.stdout)["scores"]) == 6
     assert (tmp_path / "a/index.html").is_file()
+
+
+def test_a_report_of_an_arena_s_folder_is_its_page(tmp_path):
+    run(*SMALL, "--out", str(tmp_path / "a"))
+    page = (tmp_path / "a/index.html").read_bytes()
+    for path in (tmp_path / "a", tmp_path / "a/arena.json"):
+        done = run("report", str(path), "--out", str(tmp_path / "again.html"))
+        assert done.exit_code == 0, done.output
+        assert (tmp_path / "again.html").read_bytes() == page

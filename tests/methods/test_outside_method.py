@@ -249,3 +249,42 @@ def test_a_proof_of_somebody_else_is_named_as_an_assumption():
 def test_every_method_of_the_package_says_where_its_proof_is_or_promises_nothing():
     assert [name for name, method in INCLUDED.items() if method.unproved] == ["fpe-heuristic"]
     assert not dataclasses.replace(METHODS["fisher"], name="copy").included
+
+
+class SaysNothing(Server):
+    """A server whose author forgot to return the actions."""
+
+    def _close_round(self):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"pulls_of": None}, 'method "odd": pulls_of = None can\'t be called'),
+        ({"name": "My Method"}, "name = 'My Method' can't be used"),
+        ({"pulls_of": lambda part, arms, options: 7}, 'method "odd": pulls_of returned 7'),
+        ({"server": SaysNothing}, 'server "SaysNothing": _close_round returned None'),
+    ],
+)
+def test_a_mistake_in_a_method_names_the_method_and_the_part(monkeypatch, change, text):
+    def run():
+        method = dataclasses.replace(METHOD, **{"name": "odd", **change})
+        monkeypatch.setitem(METHODS, "odd", method)
+        ba.identify(PROBLEM, "odd", seed=1)
+
+    with pytest.raises(InputError, match=re.escape(text)):
+        run()
+
+
+def test_an_unknown_method_points_to_the_arena_s_baselines():
+    with pytest.raises(
+        InputError, match="Baselines such as lucb run in the arena only: bestarm arena --list"
+    ):
+        ba.study(PROBLEM, "lucb", trials=1)
+
+
+def test_keys_that_cannot_be_varied_are_not_explained_with_internal_names():
+    with pytest.raises(InputError, match="Known: ") as error:
+        ba.study(PROBLEM, "bet", trials=1, vary={"zzzzzz": [1]})
+    assert "proved" not in str(error.value)

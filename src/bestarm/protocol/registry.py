@@ -8,6 +8,7 @@ group ``bestarm.methods`` that names a ``Method``.
 from __future__ import annotations
 
 import dataclasses
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -165,6 +166,22 @@ class Method:
     ahead: Method | None = None
     goes_ahead: Callable[[Any], bool] = field(default=lambda options: False)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch(r"[^\s,:]+", self.name):
+            raise InputError(
+                f"name = {shorten(self.name)} can't be used",
+                where="Method",
+                expected="a word without commas and colons, which separate names on the command line",
+            )
+        for hook in HOOKS:
+            if not callable(getattr(self, hook)):
+                raise InputError(
+                    f"{hook} = {shorten(getattr(self, hook))} can't be called",
+                    where=f'method "{self.name}"',
+                    expected="a function or a class",
+                    fix=f"See {hook} in the reference of Method",
+                )
+
     @property
     def unproved(self) -> str:
         """Why nothing is promised about its answers; empty if there is a proof."""
@@ -207,6 +224,11 @@ class Method:
         return _copy, (self.name, next((v for v in VARIANTS if getattr(known, v) is self), ""))
 
 
+HOOKS = (  # fields of a method that must be callable
+    "options", "client", "refuse", "pulls_of", "good_event", "audit_client", "claims_intervals", "crowd",
+    "next_step", "trace", "premise", "interval_promise", "exchange", "most_reports", "peer_bounds",
+    "row_text", "goes_ahead",
+)  # fmt: skip
 VARIANTS = ("grouped", "robust", "asked", "ahead")  # fields of a method that hold a variant of it
 METHODS: dict[str, Method] = {}
 INCLUDED: dict[str, Method] = {}  # those of METHODS that come with bestarm
@@ -263,8 +285,12 @@ def load_entry_points() -> None:
 def method_named(name: object) -> Method:
     """The method with this name; raises InputError if there is none."""
     if not isinstance(name, str) or name not in METHODS:
-        fix = f"{nearest(str(name), METHODS)}. Baselines such as lucb run in the arena only: bestarm arena --list"
-        raise InputError(f'method "{name}" is unknown', fix=fix)
+        hint = nearest(str(name), METHODS)
+        end = "" if hint.endswith("?") else "."
+        raise InputError(
+            f'method "{name}" is unknown',
+            fix=f"{hint}{end} Baselines such as lucb run in the arena only: bestarm arena --list",
+        )
     return METHODS[name]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from bestarm.cli.render.numbers import short
+from bestarm.cli.render.numbers import short, times
 from bestarm.cli.terminal import out, safe
 from bestarm.problem.instances import Instance
 from bestarm.study.arena.entrants import Entrant
@@ -34,7 +34,7 @@ def show_arena(found: Arena) -> None:
                 safe(score.method),
                 proofs[score.method],
                 _plus_minus(score.pulls),
-                short(score.over_limit) if score.over_limit else "–",
+                times(score.over_limit) if score.over_limit else "–",
                 short(float(f"{score.rounds.mean:.3g}")),
                 short(float(f"{score.time.mean:.4g}")),
                 short(float(f"{score.bits_up.mean:.4g}")),
