@@ -83,6 +83,7 @@ OUTPUT_FIELDS = {
         "label": "its name with options, such as `bet:prefer=pulls`",
         "title": "its name for people",
         "proof": "what is proved about its error probability; empty if nothing is",
+        "included": "whether it comes with bestarm; otherwise its author claims the proof",
         "source": "where it comes from",
         "headline": "whether it is among the default entrants",
     },
@@ -97,6 +98,7 @@ OUTPUT_FIELDS = {
         "options": "how many",
         "gap": "between the two best values",
         "limit": "the information limit on pulls; null where there is none",
+        "problem": "the problem, as in a record, of an instance that bestarm does not know; else null",
     },
     "Score": {
         **COSTS,
