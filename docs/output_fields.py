@@ -36,6 +36,7 @@ OUTPUT_FIELDS = {
         "at_budget": "the share of runs that decides with your own budget",
         "trials": "runs behind each number",
         "why_not": "why there is no cost; else empty",
+        "unproved": "why nothing is promised about the method's answers; else empty",
     },
     "Indices": {
         "groups": "names of the groups",
@@ -82,6 +83,7 @@ OUTPUT_FIELDS = {
         "label": "its name with options, such as `bet:prefer=pulls`",
         "title": "its name for people",
         "proof": "what is proved about its error probability; empty if nothing is",
+        "included": "whether it comes with bestarm; otherwise its author claims the proof",
         "source": "where it comes from",
         "headline": "whether it is among the default entrants",
     },
@@ -96,6 +98,7 @@ OUTPUT_FIELDS = {
         "options": "how many",
         "gap": "between the two best values",
         "limit": "the information limit on pulls; null where there is none",
+        "problem": "the problem, as in a record, of an instance that bestarm does not know; else null",
     },
     "Score": {
         **COSTS,
@@ -136,6 +139,7 @@ OUTPUT_FIELDS = {
         "bits_down": COSTS["bits_down"],
         "limit": "the fewest pulls on average of any method; null where it does not apply",
         "no_limit": "why there is no limit; else empty",
+        "unproved": "why nothing is promised about the method's answers; else empty",
     },
     "CellCost": {
         "mean": "over trials",

@@ -151,9 +151,8 @@ class Server(SoloServer):
         columns = {"arm": arm, "mean": mean, "lower": mean - w, "upper": mean + w}
         line = {name: values[groups].tolist() for name, values in columns.items()}
         line |= {"round": self.round, "group": groups.tolist(), "count": [n] * len(groups)}
-        line |= {"out": groups[mean[groups] + w <= best].tolist()}
-        line |= {"sums": [self.sums[j, : self.layout.arm_counts[j]].tolist() for j in groups]}
-        self.history.append(line)
+        sums = [self.sums[j, : self.layout.arm_counts[j]].tolist() for j in groups]
+        self.history.append(line | {"out": groups[mean[groups] + w <= best].tolist(), "sums": sums})
 
 
 def pulls_of(part: Mapping[str, Any], arms: int, options: Uniform) -> tuple[int, int]:
@@ -196,4 +195,5 @@ METHOD = ba.Method(
     good_event=good_event,
     audit_client=audit_client,
     phases=("first look", "later looks"),
+    proof="in the docstring of its module",
 )

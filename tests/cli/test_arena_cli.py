@@ -79,7 +79,7 @@ def test_resuming_a_complete_arena_shows_its_table(tmp_path):
     first, again = run(*words), run(*words, "--resume")
     assert (again.exit_code, again.stdout) == (0, first.stdout)
     done = run(*words, "--resume", "--seed", "2")
-    assert "the study is complete" in str(done.exception)
+    assert "the folder has another result" in str(done.exception)
 
 
 def test_the_list_names_every_method_baseline_and_instance():
@@ -130,3 +130,12 @@ def test_a_dask_cluster_gives_the_same_numbers(tmp_path):
     assert json.loads(there.stdout) == json.loads(here.stdout)
     assert len(json.loads(here.stdout)["scores"]) == 6
     assert (tmp_path / "a/index.html").is_file()
+
+
+def test_a_report_of_an_arena_s_folder_is_its_page(tmp_path):
+    run(*SMALL, "--out", str(tmp_path / "a"))
+    page = (tmp_path / "a/index.html").read_bytes()
+    for path in (tmp_path / "a", tmp_path / "a/arena.json"):
+        done = run("report", str(path), "--out", str(tmp_path / "again.html"))
+        assert done.exit_code == 0, done.output
+        assert (tmp_path / "again.html").read_bytes() == page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -14,11 +15,16 @@ import pytest
 from examples.uniform_method import METHOD, Server, Uniform, encode, leader
 
 import bestarm as ba
+from bestarm.cli.render.plan import show_plan
+from bestarm.cli.render.record import show
+from bestarm.cli.render.study import show_study
 from bestarm.errors import InputError
 from bestarm.problem.layout import Group, Layout
 from bestarm.protocol.codec import Malformed
 from bestarm.protocol.events import Drop, Received, Start
-from bestarm.protocol.registry import GROUP
+from bestarm.protocol.registry import GROUP, INCLUDED, METHODS
+from bestarm.records.answer import answer_card
+from bestarm.records.figures import ahead_said, next_steps
 from bestarm.stats.intervals import binomial_interval
 
 GROUPS = {"west": {"a": 0.9, "b": 0.3}, "east": {"c": 0.5}}
@@ -177,3 +183,108 @@ def test_a_group_that_the_operator_drops_is_no_longer_compared():
     server.handle(Received("e", encode((10.0,))[0]))
     assert server.verdict.arm == "east/c"
     assert server.warnings
+
+
+class NamesTheSecond(Server):
+    """A server that always names the second best option."""
+
+    def _close_round(self):
+        return self._identified(1, 0)
+
+
+@pytest.fixture
+def unproved(monkeypatch):
+    """A method without a proof that is always wrong, on a problem with a clear best option."""
+    method = dataclasses.replace(METHOD, name="second", title="Second", server=NamesTheSecond, proof="")
+    monkeypatch.setitem(METHODS, "second", method)
+    return ba.Problem.from_rewards({"w": {"a": 0.9, "b": 0.4}, "e": {"c": 0.6}})
+
+
+def test_nothing_is_promised_for_a_method_without_a_proof(unproved, tmp_path, capsys):
+    why = "no error probability is proved for the method Second"
+    record = ba.identify(unproved, "second", seed=7)
+    card = answer_card(record)
+    assert card.headline == f"No safe answer: {why}. The run named e/c."
+    assert card.tone == "bad"
+    assert card.risk.startswith(f"Nothing is promised: {why}. The intervals do not depend on the method")
+    assert not any("publish" in text for text in next_steps(card, None))
+    page = record.report(tmp_path / "r.html", quick=True).read_text("utf-8")
+    show(record)
+    show_plan(found := ba.plan(unproved, methods=["second"], trials=4, seed=1, quick=True, workers=1))
+    show_study(trials := ba.study(unproved, "second", trials=4, seed=1, workers=1))
+    told = capsys.readouterr().out
+    for text in (page, told):
+        assert why in text
+        assert "with probability at most 0.05" not in text
+        assert "is the best arm" not in text
+    assert told.count(why) == 4
+    assert found.to_dict()["methods"][0]["unproved"] == why
+    assert (found.limit, found.no_limit) == (None, f"second: {why}")
+    assert [trials.summary()[0][key] for key in ("limit", "no_limit", "unproved")] == [None, why, why]
+
+
+def test_a_page_says_so_if_its_own_numbers_contradict_the_answer(unproved, tmp_path):
+    record = ba.identify(unproved, "second", seed=7)
+    card = answer_card(record)
+    text = "The numbers of this run contradict its answer: the mean of w/a is better than that of e/c."
+    assert card.alarms[0] == text
+    means = {row.name: row.mean for row in card.options}
+    assert card.lead.value == means["e/c"] - means["w/a"] < -0.25
+    assert card.lead.interval[0] < card.lead.value < card.lead.interval[1]
+    assert ahead_said(card) == ["Behind w/a by 31 points."]
+    page = record.report(tmp_path / "r.html", quick=True).read_text("utf-8")
+    assert text in page
+    assert "Ahead by 0" not in page
+    assert "out at its site" not in page
+
+
+def test_a_proof_of_somebody_else_is_named_as_an_assumption():
+    ours, theirs = (answer_card(ba.identify(PROBLEM, name, seed=7)) for name in ("fisher", "uniform"))
+    assert theirs.tone == "good"
+    text = f"The author of the method Uniform is right about its proof: {METHOD.proof}."
+    assert text in theirs.assumptions
+    assert not any("author" in text for text in ours.assumptions)
+
+
+def test_every_method_of_the_package_says_where_its_proof_is_or_promises_nothing():
+    assert [name for name, method in INCLUDED.items() if method.unproved] == ["fpe-heuristic"]
+    assert not dataclasses.replace(METHODS["fisher"], name="copy").included
+
+
+class SaysNothing(Server):
+    """A server whose author forgot to return the actions."""
+
+    def _close_round(self):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"pulls_of": None}, 'method "odd": pulls_of = None can\'t be called'),
+        ({"name": "My Method"}, "name = 'My Method' can't be used"),
+        ({"pulls_of": lambda part, arms, options: 7}, 'method "odd": pulls_of returned 7'),
+        ({"server": SaysNothing}, 'server "SaysNothing": _close_round returned None'),
+    ],
+)
+def test_a_mistake_in_a_method_names_the_method_and_the_part(monkeypatch, change, text):
+    def run():
+        method = dataclasses.replace(METHOD, **{"name": "odd", **change})
+        monkeypatch.setitem(METHODS, "odd", method)
+        ba.identify(PROBLEM, "odd", seed=1)
+
+    with pytest.raises(InputError, match=re.escape(text)):
+        run()
+
+
+def test_an_unknown_method_points_to_the_arena_s_baselines():
+    with pytest.raises(
+        InputError, match="Baselines such as lucb run in the arena only: bestarm arena --list"
+    ):
+        ba.study(PROBLEM, "lucb", trials=1)
+
+
+def test_keys_that_cannot_be_varied_are_not_explained_with_internal_names():
+    with pytest.raises(InputError, match="Known: ") as error:
+        ba.study(PROBLEM, "bet", trials=1, vary={"zzzzzz": [1]})
+    assert "proved" not in str(error.value)

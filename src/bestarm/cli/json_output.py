@@ -62,6 +62,7 @@ class PlanRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_budget: Chance | None
     trials: int
     why_not: str
+    unproved: str
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,6 +110,7 @@ class StudyCell(msgspec.Struct, frozen=True, kw_only=True):
     bits_down: CellCost
     limit: PlanLimit | None
     no_limit: str
+    unproved: str
 
 
 class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,8 +20,8 @@ def report(
         Path,
         typer.Argument(
             metavar="RUN",
-            help="a record, evidence, a study's rows, a run's journal, or the folder of a server, a client, "
-            "a mesh node or an experiment",
+            help="a record, evidence, a study's rows, a run's journal, or the folder of an arena, a server, "
+            "a client, a mesh node or an experiment",
         ),
     ],
     save: Annotated[

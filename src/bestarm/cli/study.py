@@ -45,7 +45,11 @@ def study(
     seed: Annotated[int | None, typer.Option(help="the same seed gives the same numbers")] = None,
     save: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="one row per trial: .csv, .jsonl or .parquet"),
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="one row per trial: .csv, .jsonl or .parquet; the settings go to FILE.json",
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="resume an interrupted study")] = False,
     workers: Workers = None,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bestarm.methods import bet, fed_sel, fisher, p2p, rivals, robust_fed_sel
-from bestarm.protocol.registry import register_method
+from bestarm.protocol.registry import include_method
 
 for room in (fed_sel, robust_fed_sel, fisher, bet, p2p):
-    register_method(room.METHOD)
+    include_method(room.METHOD)
 for method in rivals.METHODS:
-    register_method(method)
+    include_method(method)

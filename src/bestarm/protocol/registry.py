@@ -8,6 +8,7 @@ group ``bestarm.methods`` that names a ``Method``.
 from __future__ import annotations
 
 import dataclasses
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -106,12 +107,10 @@ class Method:
         The winner's curse: how much too good the mean of a named option was on average in measured runs, at
         most, as a share of half the width of its interval. None if nobody measured it.
     proof : str
-        What is proved about the probability of a wrong answer, with its source, for tables that compare
-        methods; empty if nothing is stated.
+        Where it is proved that an answer is wrong with probability at most δ. If it is empty, records,
+        reports, plans and studies say that nothing is promised, and show no limit on pulls.
     rival : bool
         Whether it is there for comparison only: plans, help and lists leave it out unless it is named.
-    unproved : str
-        Why nothing is promised about its answers; empty if an error probability of at most δ is proved.
     grouped : Method or None
         The variant of the method for groups of several clients, if it uses other machines.
     asked : Method or None
@@ -161,12 +160,42 @@ class Method:
     curse: float | None = None
     proof: str = ""
     rival: bool = False
-    unproved: str = ""
     grouped: Method | None = None
     asked: Method | None = None
     robust: Method | None = None
     ahead: Method | None = None
     goes_ahead: Callable[[Any], bool] = field(default=lambda options: False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch(r"[^\s,:]+", self.name):
+            raise InputError(
+                f"name = {shorten(self.name)} can't be used",
+                where="Method",
+                expected="a word without commas and colons, which separate names on the command line",
+            )
+        for hook in HOOKS:
+            if not callable(getattr(self, hook)):
+                raise InputError(
+                    f"{hook} = {shorten(getattr(self, hook))} can't be called",
+                    where=f'method "{self.name}"',
+                    expected="a function or a class",
+                    fix=f"See {hook} in the reference of Method",
+                )
+
+    @property
+    def unproved(self) -> str:
+        """Why nothing is promised about its answers; empty if there is a proof."""
+        return "" if self.proof else f"no error probability is proved for the method {self.title}"
+
+    @property
+    def included(self) -> bool:
+        """Whether it comes with bestarm, which then answers for its proof."""
+        return INCLUDED.get(self.name) is self
+
+    @property
+    def installed(self) -> bool:
+        """Whether every process knows it by its name, because it is part of an installed package."""
+        return self.included or INSTALLED.get(self.name) is self
 
     @property
     def peers(self) -> bool:
@@ -195,8 +224,20 @@ class Method:
         return _copy, (self.name, next((v for v in VARIANTS if getattr(known, v) is self), ""))
 
 
+HOOKS = (  # fields of a method that must be callable
+    "options", "client", "refuse", "pulls_of", "good_event", "audit_client", "claims_intervals", "crowd",
+    "next_step", "trace", "premise", "interval_promise", "exchange", "most_reports", "peer_bounds",
+    "row_text", "goes_ahead",
+)  # fmt: skip
 VARIANTS = ("grouped", "robust", "asked", "ahead")  # fields of a method that hold a variant of it
 METHODS: dict[str, Method] = {}
+INCLUDED: dict[str, Method] = {}  # those of METHODS that come with bestarm
+INSTALLED: dict[str, Method] = {}  # those that an installed package declares
+
+
+def include_method(method: Method) -> None:
+    """Register a method of bestarm itself."""
+    INCLUDED[method.name] = register_method(method)
 
 
 def register_method(method: Method) -> Method:
@@ -237,7 +278,7 @@ def load_entry_points() -> None:
             found = point.load()
             if not isinstance(found, Method):
                 raise InputError(f"expected a bestarm Method, got {shorten(found)}")
-            register_method(found)
+            INSTALLED[found.name] = register_method(found)
         except Exception as error:
             text = f"the method {point.name} ({point.value}) is left out: {type(error).__name__}: {error}"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
@@ -246,7 +287,12 @@ def load_entry_points() -> None:
 def method_named(name: object) -> Method:
     """The method with this name; raises InputError if there is none."""
     if not isinstance(name, str) or name not in METHODS:
-        raise InputError(f'method "{name}" is unknown', fix=nearest(str(name), METHODS))
+        hint = nearest(str(name), METHODS)
+        end = "" if hint.endswith("?") else "."
+        raise InputError(
+            f'method "{name}" is unknown',
+            fix=f"{hint}{end} Baselines such as lucb run in the arena only: bestarm arena --list",
+        )
     return METHODS[name]
 
 

@@ -6,12 +6,14 @@ from abc import abstractmethod
 
 import numpy as np
 
+from bestarm.errors import InputError
 from bestarm.problem.layout import Layout
 from bestarm.protocol import decisions
 from bestarm.protocol.codec import Malformed
 from bestarm.protocol.events import Action
 from bestarm.protocol.messages import Arms
 from bestarm.protocol.rounds import Downlink, RoundServer
+from bestarm.util.text import shorten
 
 
 class SoloServer(RoundServer):
@@ -48,14 +50,24 @@ class SoloServer(RoundServer):
             return self._undecided("votes")
         self.waiting[j] = False
         self.missing -= 1
-        return actions + self._close_if_complete()
+        return self._listed(actions, "_take") + self._close_if_complete()
 
     def _close_if_complete(self) -> list[Action]:
         if self.missing:
             return []
         if self.gone and not self.active.any():  # all other groups have lost to one that was dropped
             return self._undecided("silence")
-        return self._close_round()
+        return self._listed(self._close_round(), "_close_round")
+
+    def _listed(self, actions: list[Action], hook: str) -> list[Action]:
+        """The actions; InputError if a method outside bestarm returned something else."""
+        if isinstance(actions, list):
+            return actions
+        raise InputError(
+            f"{hook} returned {shorten(actions)}",
+            where=f'server "{type(self).__name__}"',
+            expected="a list of actions, empty if there is nothing to do",
+        )
 
     def _expects(self, sender: str, data: bytes) -> bool:
         return sender in self.layout.group_of and bool(self.waiting[self.layout.group_of[sender]])

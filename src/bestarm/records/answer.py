@@ -14,6 +14,7 @@ from bestarm.errors import InputError
 from bestarm.problem.data import Data
 from bestarm.problem.truth import truth
 from bestarm.protocol.options import on_unit_scale
+from bestarm.protocol.registry import METHODS
 from bestarm.records.card import KEPT, AnswerCard, CardCosts, OptionFacts, Tone
 from bestarm.records.describe import aim, best_is_in, mean_of, still_in, why_undecided
 from bestarm.records.figures import gap_said, said
@@ -108,9 +109,9 @@ class _Reading(Ranking):
             lead=lead,
             lifts=lifts,
             risk=self._risk(alpha if has_intervals else None),
-            assumptions=tuple(self._assumptions()),
+            assumptions=tuple(self._assumptions(alpha if has_intervals else None)),
             alpha=alpha if has_intervals else None,
-            alarms=tuple(self._alarms()),
+            alarms=tuple(text for text in (self.contradiction(lead, options), *self._alarms()) if text),
             right=right,
             truth=told,
             trims=tuple(self.trims()),
@@ -162,7 +163,13 @@ class _Reading(Ranking):
 
     def _risk(self, alpha: float | None) -> str:
         if self.broken:
-            return f"Nothing is promised: {self.broken}."
+            text = f"Nothing is promised: {self.broken}."
+            if alpha is None:
+                return text
+            return (
+                f"{text} The intervals do not depend on the method: the probability that any of them misses "
+                f"is at most {alpha:g}."
+            )
         if self.asked:
             text = " ".join(promises_in_words(self._situation()))
             if alpha is None:
@@ -197,8 +204,8 @@ class _Reading(Ranking):
         question = self.layout.question
         return question.by_site and not question.simultaneous and len(self.verdict.answers) > 1
 
-    def _assumptions(self) -> Iterator[str]:
-        if self.broken:
+    def _assumptions(self, alpha: float | None) -> Iterator[str]:
+        if self.blind or (self.broken and alpha is None):
             return
         yield "The means do not change during the run, and each reward is drawn independently."
         f = self.options.byzantine
@@ -214,6 +221,8 @@ class _Reading(Ranking):
             yield "No client lies."
         if premise := self.method.premise(self.options):
             yield premise
+        if not self.broken and not (method := METHODS[self.record.method]).included:
+            yield f"The author of the method {method.title} is right about its proof: {method.proof}."
 
     def _curse(self, rows: Sequence[OptionFacts], leads: bool) -> str:
         """How much too good the mean of the named option tends to be, as far as that was measured."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from bestarm.errors import InputError
 from bestarm.problem.data import Data
 from bestarm.problem.layout import Layout
 from bestarm.problem.problem import Problem
@@ -25,6 +26,7 @@ from bestarm.protocol.summaries import SummaryBook
 from bestarm.protocol.verdict import Answer, Verdict
 from bestarm.records.record import GOING, SCHEMA, Bits, Pulls, Record
 from bestarm.records.recordings import withdrawals
+from bestarm.util.text import shorten
 from bestarm.version import __version__
 
 SHARED = "play the same recording, so each of its rewards counts more than once"  # of clients, in a warning
@@ -73,6 +75,13 @@ def count_pulls(method: Method, layout: Layout, options: Any, local: Mapping[str
         for name, part in local.items()
         if "attack" not in part
     }
+    for both in phases.values():
+        if not isinstance(both, tuple | list) or len(both) != 2:
+            raise InputError(
+                f"pulls_of returned {shorten(both)}",
+                where=f'method "{method.name}"',
+                expected="two numbers: the pulls of a client in the first and in the second phase",
+            )
     by_client = {name: sum(both) for name, both in phases.items()}
     return Pulls(
         total=sum(by_client.values()),

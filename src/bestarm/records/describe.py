@@ -108,8 +108,11 @@ def nothing_promised(record: Record) -> str:
     Possible reasons: nothing is proved about the method, there are more liars than the run or its network
     tolerates, clients of a group play the same recording, or recorded rewards are not independent draws.
     """
-    if why := METHODS[record.method].unproved:
-        return why
+    return METHODS[record.method].unproved or premise_broken(record)
+
+
+def premise_broken(record: Record) -> str:
+    """Why not even the intervals of the means hold, whatever the method; empty if they do."""
     liars = {client: a["attack"] for a in record.adversaries for client in a["clients"]}
     if METHODS[record.method].peers:
         return (record.network or {}).get("broken") or ""

@@ -9,6 +9,7 @@ from bestarm.records.recordings import remedy_for
 from bestarm.util.text import counted
 
 MANY = 100  # runs that can tell what 95 % of them need
+UNPROVED = "no error probability is proved"  # how such a risk is recognised, see ``Method.unproved``
 DIGITS = 2  # significant digits of an interval's width
 
 
@@ -169,8 +170,14 @@ def ahead_said(card: AnswerCard) -> list[str]:
     if card.lead is not None:
         named = any(row.best for row in card.options)
         first = "Ahead by" if named else f"{card.lead.option} leads by"
-        found.append(f"{first} {_with_lift(card, card.lead)}.")
+        told = f"{first} {_with_lift(card, card.lead)}."
+        found.append(f"Behind {behind_said(card, card.lead)}." if card.lead.value < 0 else told)
     return [*found, *(f"{lift.option}: {_with_lift(card, lift)}." for lift in card.lifts)]
+
+
+def behind_said(card: AnswerCard, lead: LeadFacts) -> str:
+    """How far a named option is behind another one, whose mean is better."""
+    return f"{lead.over} by {gap_said(lead.value, card.percent, card.unit)}"
 
 
 def _with_lift(card: AnswerCard, lead: LeadFacts) -> str:
@@ -222,7 +229,12 @@ def next_steps(card: AnswerCard, outlook: Outlook | None, helps: str = "") -> li
         What would help an undecided run, in words.
     """
     found: list[str] = []
-    if card.tone == "bad" and (remedy := remedy_for(card.risk)):
+    if card.tone == "bad" and UNPROVED in card.risk:
+        found.append(
+            "Do not act on this answer alone: a method with a proof, such as bet, promises that it is rarely "
+            "wrong."
+        )
+    elif card.tone == "bad" and (remedy := remedy_for(card.risk)):
         found += ["Do not act on this answer.", remedy]
     elif card.tone == "bad" and card.risk.startswith("Nothing is promised"):
         found.append("Do not act on this answer: remove the cause above, or raise byzantine, and run again.")

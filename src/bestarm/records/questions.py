@@ -347,8 +347,10 @@ def _control_promise(found: Situation) -> Iterator[str]:
         yield NO_MARGIN
 
 
-def intent(problem: Mapping[str, Any], delta: float) -> str:
-    """What a run will promise once it has its answer, in one sentence."""
+def intent(problem: Mapping[str, Any], delta: float, unproved: str = "") -> str:
+    """What a run will promise once it has its answer, in one sentence; or why it will promise nothing."""
+    if unproved:
+        return f"Nothing will be promised: {unproved}."
     question = question_of(problem)
     if question.kind == "control":
         return f"All answers will be right, except with probability at most {delta:g}."

@@ -20,7 +20,7 @@ from bestarm.protocol.options import make
 from bestarm.protocol.registry import METHODS, method_for
 from bestarm.protocol.verdict import Answer
 from bestarm.records.card import ClaimFacts, Interval, LeadFacts, OptionFacts, TrimFacts
-from bestarm.records.describe import are_shares, dropped_groups, nothing_promised
+from bestarm.records.describe import are_shares, dropped_groups, nothing_promised, premise_broken
 from bestarm.records.estimates import ArmEstimate, estimates, shares, weighted
 from bestarm.records.record import Record
 
@@ -39,6 +39,7 @@ class Ranking:
         self.options = make(base.options, {**record.options, "delta": record.delta})
         self.method = method_for(record.method, self.layout, self.options)
         self.broken = nothing_promised(record).rstrip(".")
+        self.blind = bool(premise_broken(record))  # not even intervals of single means hold
         self.named = self.verdict.summary if self.verdict.status == "identified" else None
         self.asked = self.layout.question.kind != "anywhere"
 
@@ -49,7 +50,9 @@ class Ranking:
 
     @property
     def stated(self) -> bool:
-        """Whether the method states intervals for what it names."""
+        """Whether the method states intervals for what it names, and they are proved."""
+        if self.broken:
+            return False
         return self.asked or bool(self.method.interval_promise(self.options))
 
     @cached_property
@@ -58,7 +61,9 @@ class Ranking:
         if not self.record.summaries:
             return []
         # As long as the answer is right, the named arm is a*, which is fixed.
-        fixed = not (self.asked or self.options.epsilon or dropped_groups(self.record.warnings))
+        fixed = not (
+            self.broken or self.asked or self.options.epsilon or dropped_groups(self.record.warnings)
+        )
         level, named = shares(self.alpha, sum(self.layout.arm_counts), fixed=fixed, stated=self.stated)
         winner = place_of(self.layout, self.verdict.arm) if self.verdict.arm and not self.asked else None
         liars = 0 if self.asked else self.options.byzantine
@@ -80,9 +85,9 @@ class Ranking:
         local = self.method.peers and self.options.byzantine  # f liars around each peer, not in each group
         if local and not self.broken:
             return self._as_seen(found), 0.0
-        if self.broken:
-            found = [msgspec.structs.replace(row, interval=None) for row in found]
-        return found, None if self.broken else self.alpha
+        if self.blind or local:
+            return [msgspec.structs.replace(row, interval=None) for row in found], None
+        return found, self.alpha
 
     def _as_seen(self, arms: list[ArmEstimate]) -> list[ArmEstimate]:
         """The arms with the bounds of an honest peer that names the answer.
@@ -180,22 +185,22 @@ class Ranking:
             pulls = sum(r.pulls for _, r in rows)
             found = weighted([(w / total, r) for w, r in rows], self.options.byzantine) if rows else None
             answer = known.get(option)
-            if answer is not None and answer.answer == "best" and answer.value is not None:
+            best = answer is not None and answer.answer == "best"
+            if best and answer is not None and answer.value is not None and not (self.broken and found):
                 ends = None if self.broken else answer.interval
                 yield OptionFacts(name=option, mean=answer.value, interval=ends, pulls=pulls, best=True)
                 continue
-            best = answer is not None and answer.answer == "best"
             mean, ends = None, None
             if found is not None:
                 mean = self.scale.user(found[0])
-                ends = None if found[1] is None or self.broken else self.scale.user_interval(*found[1])
+                ends = None if found[1] is None or self.blind else self.scale.user_interval(*found[1])
             yield OptionFacts(name=option, mean=mean, interval=ends, pulls=pulls, best=best)
 
     def lead(self, options: tuple[OptionFacts, ...]) -> LeadFacts | None:
         """The lead of the first option over the next one, with an interval of its lead over all others."""
         if self.layout.question.control:
             return None
-        for answer in self.verdict.answers:
+        for answer in () if self.broken else self.verdict.answers:
             if answer.site is None and answer.answer == "best":
                 return self._stated_lead(answer, next((o for o in options if o.name == answer.over), None))
         return self._lead_of(options)
@@ -234,8 +239,12 @@ class Ranking:
             low, high = _signed(first.interval, sign)
             rest = [_signed(row.interval, sign) for row in others if row.interval]
             ends = (low - max(r[1] for r in rest), high - max(r[0] for r in rest))
-            if first.best and not self.broken:  # the answer is right, or this misses: δ counts for that
-                ends = (max(ends[0], 0.0 - self.options.epsilon), ends[1])
+            least = 0.0 - self.options.epsilon
+            if first.best and not self.broken and ends[1] >= least:
+                ends = (
+                    max(ends[0], least),
+                    ends[1],
+                )  # the answer is right, or this misses: δ counts for that
         value = sign * (first.mean - rival.mean)
         value = value if ends is None else max(value, ends[0])
         return LeadFacts(
@@ -246,6 +255,20 @@ class Ranking:
             interval=ends,
             relative=relative_lead(ends, value, rival) if first.best else None,
             others=len(others),
+        )
+
+    def contradiction(self, lead: LeadFacts | None, options: tuple[OptionFacts, ...]) -> str:
+        """How the means contradict the option that was named, as a sentence; empty if they do not.
+
+        Where a proof says that it is the best, means alone are no contradiction, but intervals are.
+        """
+        if lead is None or not options[0].best or lead.value >= 0.0:
+            return ""
+        if not self.broken and (lead.interval is None or lead.interval[1] >= -self.options.epsilon):
+            return ""
+        return (
+            f"The numbers of this run contradict its answer: the mean of {lead.over} is better than that of "
+            f"{lead.option}."
         )
 
     def lifts(self, options: tuple[OptionFacts, ...]) -> Iterator[LeadFacts]:

@@ -305,6 +305,18 @@ def _draw_lines(facts: RunFacts, lines: Sequence[LineFacts], ax: Axes, x: str) -
             ax.plot(at[-1], line.mean[-1], "x", color=look["color"], markersize=9, markeredgewidth=2)
 
 
+COST_WORDS = {
+    "pulls_total": "pulls",
+    "pulls_phase1": "pulls in the first phase",
+    "pulls_phase2": "pulls in the second phase",
+    "pulls_max": "pulls of the busiest client",
+    "time": "time steps",
+    "bits_up": "bits up",
+    "bits_down": "bits down",
+}
+KEY_WORDS = {"sigma": "σ", "delta": "δ", "epsilon": "ε"}
+
+
 def trials(found: Trials, x: str | None = None, y: str = "pulls_total", ax: Axes | None = None) -> Axes:
     """Means of `y` with 95 % intervals against the varied key `x`; one line per value of the others."""
     if y not in found.costs:
@@ -317,7 +329,10 @@ def trials(found: Trials, x: str | None = None, y: str = "pulls_total", ax: Axes
     ax = axes_of(ax, 7, 4.5)
     lines: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
     for row in found.summary(limits=False):
-        name = ", ".join(f"{key} = {row[key]}" for key in found.varied if key != x)
+        others = [key for key in found.varied if key != x]
+        name = ", ".join(
+            str(row[key]) if key == "method" else f"{KEY_WORDS.get(key, key)} = {row[key]}" for key in others
+        )
         lines.setdefault(name, []).append((row[x], row[y]))
     numeric = all(type(at) in (int, float) for line in lines.values() for at, _ in line)
     for place, (name, line) in enumerate(lines.items()):
@@ -338,8 +353,8 @@ def trials(found: Trials, x: str | None = None, y: str = "pulls_total", ax: Axes
     low = min(cell["mean"] for line in lines.values() for _, cell in line)
     if low > 0 and max(cell["mean"] for line in lines.values() for _, cell in line) / low > 20:
         ax.set_yscale("log")
-    ax.set_xlabel(plain(x))
-    ax.set_ylabel(f"mean {y}, with 95 % intervals")
+    ax.set_xlabel(plain(KEY_WORDS.get(x, x)))
+    ax.set_ylabel(f"mean {COST_WORDS.get(y, y)}, with 95 % intervals")
     if any(lines):
         ax.legend(frameon=False)
     ax.spines[["top", "right"]].set_visible(False)

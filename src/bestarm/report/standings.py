@@ -208,7 +208,8 @@ class _Known:
         if self.facts.verdict is None:
             return "in", "in the race"
         if self.facts.verdict.status == "identified":
-            return "out", "behind the winner" if line else "out at its site"
+            behind = "not named" if self.facts.broken else "behind the winner"
+            return "out", behind if line or not self.facts.exits else "out at its site"
         return ("in", "not ruled out") if name in self.left else ("out", "out at its site")
 
 

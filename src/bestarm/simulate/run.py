@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bestarm.errors import InputError
 from bestarm.problem.layout import Layout
 from bestarm.problem.problem import Problem
 from bestarm.protocol import events
@@ -20,6 +21,7 @@ from bestarm.records.record import Record
 from bestarm.simulate.adversary import Adversary, recruit
 from bestarm.simulate.draw import Source
 from bestarm.simulate.lying_client import Attack
+from bestarm.util.text import shorten
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,7 @@ class Run(Steps):
         self._client(i, self.clients[i].handle(events.Received("server", data)))
 
     def _client(self, i: int, actions: list[events.Action]) -> None:
-        for action in actions:
+        for action in self._listed(actions, "client"):
             match action:
                 case events.Pull(arms) as pull:
                     self.ticket[i] += 1
@@ -271,8 +273,19 @@ class Run(Steps):
                 case events.Send(_, payload, _):
                     self.mail.append((self.clients[i].name, payload))
 
+    def _listed(self, actions: list[events.Action], who: str) -> list[events.Action]:
+        """The actions; InputError if a method's machine returned something else."""
+        if isinstance(actions, list):
+            return actions
+        raise InputError(
+            f"its {who} returned {shorten(actions)}",
+            where=f'method "{self.method}"',
+            expected="a list of actions, empty if there is nothing to do",
+            fix=f"Return a list from every method of the {who} that handles an event",
+        )
+
     def _server(self, actions: list[events.Action]) -> None:
-        for action in actions:
+        for action in self._listed(actions, "server"):
             if isinstance(action, events.Send):
                 everyone = range(len(self.clients))
                 self.mail.extend(

@@ -208,7 +208,7 @@ def _cells(
     for key, values in vary.items():
         if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray) or not len(values):
             raise InputError(f"vary {key} = {shorten(values)}", expected="a list of at least one value")
-        known = {name for m in METHODS.values() for name in m.options.__dataclass_fields__} | {
+        known = {field.name for m in METHODS.values() for field in dataclasses.fields(m.options)} | {
             "method",
             *(["attack"] if adversaries else []),
             *parameters,

@@ -50,6 +50,8 @@ def limit_of_runs(
 
 def _why_no_limit(problem: Problem, method: str, options: Common, undecided: int, broken: str) -> str:
     layout = problem.layout
+    if why := METHODS[method].unproved:
+        return why
     if layout.question.kind != "anywhere":
         options_asked = {name for group in layout.groups for name in group.arms}
         if layout.question.kind != "overall" or layout.question.also:

@@ -18,6 +18,7 @@ import numpy as np
 from bestarm.errors import InputError
 from bestarm.problem.problem import Problem
 from bestarm.protocol.planning import RunBounds
+from bestarm.protocol.registry import METHODS
 from bestarm.simulate.identify import prepare
 from bestarm.simulate.setup import Scenario, with_question
 from bestarm.stats.heterogeneity import Heterogeneity, heterogeneity
@@ -126,6 +127,7 @@ def _row_to_dict(row: MethodPlan) -> dict[str, Any]:
         "at_budget": dataclasses.asdict(row.at_budget) if row.at_budget else None,
         "trials": row.trials,
         "why_not": row.why_not,
+        "unproved": METHODS[row.method].unproved,
     }
 
 

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from bestarm.errors import InputError
 from bestarm.protocol.kernel import Script
+from bestarm.protocol.registry import METHODS
 from bestarm.records.describe import too_many
 from bestarm.records.record import Record
 from bestarm.simulate.draw import Scripted
 from bestarm.simulate.run import Run
 from bestarm.stats.intervals import binomial_interval, mean_interval, median_interval
+from bestarm.study import settings
 from bestarm.study.cells import COLUMNS, NUMBERS, Cell, _array, _by_machines, _stream, _trial_seed
 from bestarm.study.limits import limit_of_runs
 from bestarm.util.files import replacing
@@ -45,12 +47,14 @@ class Trials:
         The name of each column, and an array with its values.
     varied : tuple of str
         The keys that the study varied; they are columns, too.
-    seed : int
-        The seed; it gives the same trials again.
+    seed : int or None
+        The seed; it gives the same trials again. None if it is not known.
     cells : tuple of Cell
         The combinations of the varied keys, with which ``record`` replays a trial.
     trials : int
         The number of trials per cell.
+    no_cells : str
+        Why the cells of a study from a file are not known; else empty.
 
     Examples
     --------
@@ -64,9 +68,10 @@ class Trials:
 
     columns: dict[str, NDArray[Any]]
     varied: tuple[str, ...] = ()
-    seed: int = 0
+    seed: int | None = 0
     cells: tuple[Cell, ...] = field(default=(), repr=False)
     trials: int = 0
+    no_cells: str = ""
 
     def __len__(self) -> int:
         return len(self.columns["trial"])
@@ -74,7 +79,8 @@ class Trials:
     def __repr__(self) -> str:
         found = int((self.columns["status"] == "identified").sum())
         varied = f", varying {', '.join(self.varied)}" if self.varied else ""
-        return f"Trials({counted(len(self), 'trial')}{varied}, {found:,} identified, seed {self.seed})"
+        seed = "seed not known" if self.seed is None else f"seed {self.seed}"
+        return f"Trials({counted(len(self), 'trial')}{varied}, {found:,} identified, {seed})"
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self.columns:
@@ -98,9 +104,20 @@ class Trials:
         -------
         Record
             The full record of the trial.
+
+        Raises
+        ------
+        InputError
+            If there is no such row, or the file that these trials are from does not say what was run.
         """
         if not 0 <= i < len(self):
             raise InputError(f"there is no row {i}", expected=f"a row from 0 to {len(self) - 1}")
+        if not self.cells or self.seed is None:
+            why = self.no_cells or "the settings of the study are not known"
+            raise InputError(
+                f"this trial can't be run again: {why}",
+                fix="Keep both files of a study together, or run the study again",
+            )
         cell = self.cells[i // self.trials]
         trial = i % self.trials
         blocks = cell.blocks(self.trials)
@@ -120,7 +137,8 @@ class Trials:
 
         The limit is the fewest pulls, on average, of any method that names the best arm with probability at
         least 1 − δ on every problem with 0/1 rewards and a unique best arm. Where it does not apply to these
-        trials, `limit` is None and `no_limit` says why: see ``limit_of_runs``.
+        trials, `limit` is None and `no_limit` says why: see ``limit_of_runs``. `unproved` says why nothing
+        is promised about the method's answers; it is empty if there is a proof.
 
         Parameters
         ----------
@@ -152,14 +170,15 @@ class Trials:
                     "median_interval": median_interval(values, level),
                     "sd": float(values.std(ddof=1)) if len(values) > 1 else None,
                 }
-            row["limit"], row["no_limit"] = None, ""
+            row["limit"], row["no_limit"] = None, self.no_cells if limits else ""
+            row["unproved"] = METHODS[cell.method].unproved if cell else ""
             if limits and cell:
                 row["limit"], row["no_limit"] = _limit(cell, row["undecided"])
             rows.append(row)
         return rows
 
     def _parts(self) -> Iterator[tuple[dict[str, Any], Any, Cell | None]]:
-        """The varied keys, the rows and (unless read from a file) the cell of each combination."""
+        """The varied keys, the rows and (if it is known) the cell of each combination."""
         for c, cell in enumerate(self.cells):
             yield cell.keys, slice(c * self.trials, (c + 1) * self.trials), cell
         if not self.cells:
@@ -171,7 +190,10 @@ class Trials:
 
     @staticmethod
     def load(path: str | Path) -> Trials:
-        """Read trials that ``save`` wrote. They can be summarised and plotted, but not run again.
+        """Read trials that ``save`` wrote.
+
+        The file beside them, such as trials.csv.json, has the settings of the study. Without it, or if the
+        rows have changed since, trials can be summarised and plotted, but not run again.
 
         Parameters
         ----------
@@ -212,7 +234,14 @@ class Trials:
             ) from None
         varied = tuple(name for name in names if name not in ("trial", *COLUMNS))
         count = max((len(np.unique(columns["trial"].astype(np.int64))), 1))
-        return Trials(columns, varied, 0, (), count)
+        kept, why = settings.read(path)
+        if kept is None:
+            return Trials(columns, varied, None, (), count, why)
+        try:
+            cells = settings.cells_of(kept)
+        except InputError as error:
+            return Trials(columns, varied, kept.seed, (), count, str(error).rstrip("."))
+        return Trials(columns, tuple(kept.varied), kept.seed, cells, kept.trials)
 
     def plot(self, x: str | None = None, y: str = "pulls_total", ax: Axes | None = None) -> Axes:
         """Plot means of `y` with 95 % intervals against the varied key `x` (needs ``bestarm[report]``).
@@ -286,7 +315,7 @@ class Trials:
         return table
 
     def save(self, path: str | Path) -> Path:
-        """Write the rows to a file.
+        """Write the rows to a file, and the settings of the study to another one beside it.
 
         Parameters
         ----------
@@ -316,6 +345,8 @@ class Trials:
                         writer.writerows(self.rows())
                     else:
                         file.writelines(json.dumps(row) + "\n" for row in self.rows())
+        if self.cells and self.seed is not None:
+            settings.write(path, self.cells, self.seed, self.trials, self.varied)
         return path
 
 

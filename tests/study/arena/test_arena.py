@@ -4,6 +4,7 @@ out."""
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import os
 import re
@@ -19,7 +20,11 @@ import numpy as np
 import pytest
 
 import bestarm as ba
+from bestarm.cli.render.arena import show_arena
+from bestarm.protocol.registry import METHODS
 from bestarm.report.page import of_arena
+from bestarm.report.svg.arena import front, profile
+from bestarm.stats.intervals import binomial_interval
 from bestarm.study.arena.baselines import BASELINES
 from bestarm.study.arena.entrants import entrant
 from bestarm.study.arena.result import Arena, Entry, Ground, Mean, Score
@@ -183,6 +188,71 @@ def test_five_errors_in_sixty_leave_it_open_whether_delta_is_kept():
     assert (score.errors, score.keeps) == (5, "open")
 
 
+def test_a_claimed_proof_is_called_claimed_and_loses_its_limit_where_it_is_refuted(tmp_path):
+    trusted = ba.Baseline("trust-me", "Trust me", partial(_always, 1), proof="trust me")
+    found = ba.arena([trusted, "fisher"], TINY, delta=0.1, trials=60, workers=1)
+    assert {entry.label: entry.proved for entry in found.entries} == {
+        "trust-me": "claimed",
+        "fisher": "proved",
+    }
+    assert found.refuted == {"trust-me"}
+    for name in TINY:
+        assert found.score("trust-me", name).over_limit is None
+        assert found.score("fisher", name).over_limit > 1.0
+    page = re.sub("<[^>]*>", " ", found.report(tmp_path / "p.html").read_text("utf-8"))
+    lead = page.partition("Fewest pulls among the methods with a proof")[2].partition(" . ")[0]
+    assert "fisher" in lead
+    assert "trust-me" not in lead
+    assert ba.Arena.load(found.save(tmp_path / "run").parent) == found
+
+
+def test_too_few_runs_to_show_that_delta_is_kept_are_said_to_be_too_few(tmp_path, capsys):
+    few = ba.arena(["fisher"], TINY, delta=0.1, trials=10, workers=1)
+    need = few.runs_needed
+    assert binomial_interval(0, need)[1] <= 0.1 < binomial_interval(0, need - 1)[1]
+    assert f"open: needs ≥ {need} runs" in few.report(tmp_path / "p.html").read_text("utf-8")
+    show_arena(few)
+    assert f"10 runs cannot show that: it takes at least {need}." in " ".join(capsys.readouterr().out.split())
+    enough = ba.arena(["fisher"], TINY, delta=0.1, trials=need, workers=1)
+    assert "open: needs" not in enough.report(tmp_path / "p.html").read_text("utf-8")
+
+
+def test_the_problem_of_an_instance_of_one_s_own_is_kept_and_gives_the_same_numbers(tmp_path):
+    (tmp_path / "own.toml").write_text('[[group]]\nname = "g"\narms = { a = 0.9, b = 0.2 }\n')
+    name = str(tmp_path / "own.toml")
+    made = ba.arena(["fisher", "lucb"], [name, "zipf"], trials=5, workers=1, out=tmp_path / "run")
+    (tmp_path / "own.toml").unlink()
+    kept = ba.Arena.load(tmp_path / "run")
+    assert [ground.problem is not None for ground in kept.grounds] == [True, False]
+    problems = {name: kept.problem(name), "zipf": kept.problem("zipf")}
+    again = ba.arena(["fisher", "lucb"], problems, trials=5, workers=1)
+    costs = [[(s.pulls, s.rounds, s.errors) for s in one.scores] for one in (made, again)]
+    assert costs[0] == costs[1]
+    assert "arena.json holds the problem of" in (tmp_path / "run/index.html").read_text("utf-8")
+    with pytest.raises(ba.InputError, match="no instance"):
+        kept.problem("zip")
+
+
+def test_there_is_no_command_with_a_method_that_only_this_process_knows(monkeypatch, tmp_path):
+    mine = dataclasses.replace(METHODS["fisher"], name="mine", title="Mine")
+    monkeypatch.setitem(METHODS, "mine", mine)
+    found = ba.arena([mine, "fisher"], ["zipf"], trials=2, workers=1)
+    assert [bool(score.command) for score in found.scores] == [False, True]
+    assert "no command repeats all of it" in found.report(tmp_path / "p.html").read_text("utf-8")
+
+
+def test_pictures_have_whiskers_and_profiles_reach_the_last_ratio():
+    found = ba.arena(["fisher", "lucb"], TINY, trials=10, workers=1)
+    (instance, *_) = TINY
+    drawn = str(front(found, 430, instance=instance))
+    assert drawn.count('class="whisker"') == 2 * len(found.on(instance))
+    far = made([("a", 100.0, 1.0, 0), ("b", 50.0, 5000.0, 0)])
+    lines = re.findall(
+        r'd="M46 250[^"]* (\S+)"', str(profile(far, 760, cost="rounds", title="r", instances=["i"]))
+    )
+    assert lines[-2:] == ["24", "24"], "both solved the only instance"
+
+
 def test_the_front_has_what_no_other_beats_in_both_costs():
     found = made([("a", 100.0, 9.0, 0), ("b", 50.0, 20.0, 0), ("c", 120.0, 9.5, 0), ("d", 10.0, 1.0, 3)])
     assert [score.method for score in found.front("i")] == ["a", "b"], "d stayed undecided"
@@ -257,7 +327,7 @@ def test_a_complete_arena_resumes_to_its_result_unless_a_setting_differs(tmp_pat
     assert small(out=tmp_path, resume=True) == small(out=tmp_path, resume=True, seed=None) == whole
     fewer = {"methods": ["fisher"]}
     for other in (fewer, {"instances": ["zipf"]}, {"trials": 11}, {"seed": 4}, {"delta": 0.2}, {"most": 10}):
-        with pytest.raises(ba.InputError, match="the study is complete"):
+        with pytest.raises(ba.InputError, match="the folder has another result"):
             small(out=tmp_path, resume=True, **other)
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
 
@@ -360,7 +430,7 @@ def files_of(page):
 
 def wheel(folder, files, sources):
     """A wheel as its pyproject.toml describes it: the files that it includes, and its entry points."""
-    project = tomllib.loads(files["pyproject.toml"])
+    project = tomllib.loads(next(text for one, text in files.items() if one.endswith("pyproject.toml")))
     name, version = project["project"]["name"].replace("-", "_"), project["project"]["version"]
     info, include = (
         f"{name}-{version}.dist-info",
@@ -447,7 +517,8 @@ def test_a_method_outside_the_package_gets_a_row_in_the_table(installed, tmp_pat
     found = Arena.load(tmp_path / "run")
     score = found.score("uniform:n0=16", "lil-0.6")
     assert (score.trials, score.errors, score.undecided) == (4, 0, 0)
-    assert score.over_limit is None, "the example states no proof"
-    for name in ("fisher", "greedy"):
+    words = {entry.label: entry.proved for entry in found.entries}
+    assert words == {"uniform:n0=16": "claimed", "greedy": "claimed", "fisher": "proved"}
+    for name in ("fisher", "greedy", "uniform:n0=16"):
         assert found.score(name, "lil-0.6").over_limit is not None
     assert "Uniform (n0 = 16)" in (tmp_path / "run/index.html").read_text("utf-8")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from bestarm.cli.render.numbers import short
+from bestarm.cli.render.numbers import short, times
 from bestarm.cli.terminal import out, safe
 from bestarm.problem.instances import Instance
 from bestarm.study.arena.entrants import Entrant
@@ -26,15 +26,15 @@ def show_arena(found: Arena) -> None:
     for title in TITLES:
         left = title in ("instance", "method", "proof")
         table.add_column(title, justify="left" if left else "right", overflow="fold")
-    proofs = {entry.label: entry.proof for entry in found.entries}
+    proofs = {entry.label: entry.proved for entry in found.entries}
     for ground in found.grounds:
         for k, score in enumerate(found.on(ground.name)):
             table.add_row(
                 safe(ground.name) if k == 0 else "",
                 safe(score.method),
-                "proved" if proofs[score.method] else "none",
+                proofs[score.method],
                 _plus_minus(score.pulls),
-                short(score.over_limit) if score.over_limit else "–",
+                times(score.over_limit) if score.over_limit else "–",
                 short(float(f"{score.rounds.mean:.3g}")),
                 short(float(f"{score.time.mean:.4g}")),
                 short(float(f"{score.bits_up.mean:.4g}")),
@@ -48,11 +48,25 @@ def show_arena(found: Arena) -> None:
         f"Means of {counted(found.trials, 'run')} ± 95 %, δ = {found.delta:g}. ×limit: pulls divided by the "
         "information limit, for methods with a proof. wrong: wrong answers, and the upper end of the exact "
         "95 % interval of their rate; keeps δ: whether that interval shows a rate of at most δ. "
-        f"Seed {found.seed}.",
+        f"{open_said(found)}{claims_said(found)}Seed {found.seed}.",
         style="dim",
     )
     for line in not_run(found):
         out.print(safe(line), style="dim", soft_wrap=True)
+
+
+def open_said(found: Arena) -> str:
+    """That these are too few runs to show that δ is kept; empty if they are enough."""
+    if found.trials >= found.runs_needed:
+        return ""
+    return f"{counted(found.trials, 'run')} cannot show that: it takes at least {found.runs_needed:,}. "
+
+
+def claims_said(found: Arena) -> str:
+    """What a claimed proof is; empty if there is none."""
+    if all(entry.proved != "claimed" for entry in found.entries):
+        return ""
+    return "claimed: its author states a proof, which bestarm did not check. "
 
 
 def not_run(found: Arena) -> list[str]:

@@ -60,6 +60,8 @@ def show_risk(card: AnswerCard) -> None:
     """Print what is promised, and in a simulation whether the answer is right."""
     if not card.headline.startswith("No safe answer") or not card.risk.startswith("Nothing is promised:"):
         say_long(card.risk)
+    elif card.alpha is not None:
+        say_long(f"The probability that any interval here misses is at most {card.alpha:g}.")
     if card.truth:
         say_long(card.truth, "red" if card.right is False else "dim")
 

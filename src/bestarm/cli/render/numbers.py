@@ -17,6 +17,15 @@ def short(x: float) -> str:
     return f"{x:.3g}"
 
 
+def times(x: float) -> str:
+    """How many times as much, with three digits or as a whole number.
+
+    >>> times(1.2345), times(28.31), times(4032.4)
+    ('1.23', '28.3', '4,032')
+    """
+    return f"{x:.3g}" if x < 100 else f"{x:,.0f}"
+
+
 def count(x: float) -> str:
     """A number of things.
 

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from bestarm.cli.render.numbers import count
 from bestarm.cli.terminal import out, safe
+from bestarm.protocol.registry import METHODS
 
 if TYPE_CHECKING:
     from bestarm.protocol.planning import RunBounds
@@ -51,6 +52,8 @@ def show_plan(found: Plan) -> None:
 
 def _show_method(row: MethodPlan) -> None:
     out.print(f"[bold]{safe(row.name)}[/]")
+    if why := METHODS[row.method].unproved:
+        out.print(f"  nothing is promised: {safe(why)}", style="yellow", soft_wrap=True)
     if row.cost is None:
         out.print(f"  not simulated: {safe(row.why_not)}", soft_wrap=True)
     if row.cost is not None or row.bounds is not None:

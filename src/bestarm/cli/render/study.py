@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from bestarm.cli.render.numbers import short
+from bestarm.cli.render.numbers import short, times
 from bestarm.cli.terminal import out, safe
 from bestarm.stats.limit import limited
 from bestarm.study.trials import Trials
@@ -32,7 +32,10 @@ def show_study(done: Trials) -> None:
         + f"Seed {done.seed}.",
         style="dim",
     )
-    for why in dict.fromkeys(row["no_limit"] for row in rows if row["no_limit"]):
+    unproved = dict.fromkeys(row["unproved"] for row in rows if row["unproved"])
+    for why in unproved:
+        out.print(f"Nothing is promised: {safe(why)}.", style="yellow", soft_wrap=True)
+    for why in dict.fromkeys(row["no_limit"] for row in rows if row["no_limit"] not in ("", *unproved)):
         out.print(f"No limit{' in some rows' if limits else ''}: {safe(why)}.", style="dim", soft_wrap=True)
 
 
@@ -47,7 +50,7 @@ def _table(done: Trials, rows: list[dict[str, Any]], limits: bool) -> Table:
         if limits:
             bound = row["limit"]
             some = bound and bound["total"]
-            cells.append(short(row["pulls_total"]["mean"] / bound["total"]) if some else "–")
+            cells.append(times(row["pulls_total"]["mean"] / bound["total"]) if some else "–")
         cells.append(f"{row['errors']} ≤{row['error_rate_interval'][1]:.2g}" if "errors" in row else "–")
         if undecided:
             cells.append(str(row["undecided"]))

@@ -60,6 +60,7 @@ METHOD = Method(
     peer_bounds=bounds_of,
     curse=0.02,
     plan=FACTS,
+    proof="proved: docs, Peer to peer: proofs",
     lies=LIES,
 )
 

@@ -15,15 +15,11 @@ from bestarm.methods.rivals.kernel import kernel_for
 from bestarm.methods.rivals.options import Collaborative, FedElim, Fpe, FpeHeuristic, Rival
 from bestarm.methods.rivals.server import Server
 from bestarm.methods.rivals.trace import Trace
-from bestarm.protocol.planning import PlanFacts
 from bestarm.protocol.registry import Method
-
-NOT_PROVED = "no error probability is proved for the heuristic threshold of FPE"
 
 
 def _method(name: str, title: str, summary: str, options: type[Rival], proof: str) -> Method:
     """A rival, with the machines that all of them share."""
-    unproved = "" if options.proved else NOT_PROVED
     return Method(
         name=name,
         title=title,
@@ -42,11 +38,9 @@ def _method(name: str, title: str, summary: str, options: type[Rival], proof: st
         axis="round",
         phases=("first round", "later rounds"),
         kernel=kernel_for,
-        plan=PlanFacts(no_limit=lambda chosen: unproved),
         trace=Trace,
         proof=proof,
         rival=True,
-        unproved=unproved,
     )
 
 

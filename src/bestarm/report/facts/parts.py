@@ -90,7 +90,7 @@ def of_parts(
         mean=label_of(problem),
         coins=coins_said(method, problem),
         privacy=privacy_said(problem),
-        intent=intent(problem, delta),
+        intent=intent(problem, delta, method_named(method).unproved),
         version=__version__,
         versions=versions(),
         faults=tuple(FaultFacts(f["client"], f["round"], f["reason"], f.get("by")) for f in faults),
@@ -111,7 +111,7 @@ def method_facts(name: str, delta: float, options: Plain) -> MethodFacts:
         summary=method.summary,
         axis=method.axis,
         peers=method.peers,
-        claims_intervals=method.claims_intervals(made),
+        claims_intervals=method.claims_intervals(made) and not method.unproved,
         premise=method.premise(made),
         interval_promise=method.interval_promise(made),
     )

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from bestarm.protocol.events import Pull
+from bestarm.protocol.registry import method_named
 from bestarm.protocol.verdict import Verdict
 from bestarm.records.answer import answer_card
 from bestarm.records.build import on_user_scale
@@ -55,15 +56,18 @@ def _settled(site: Site, facts: SiteFacts) -> Iterator[OwnArmFacts]:
     j = setup.layout.group_of[facts.me]
     group, options, method = setup.layout.groups[j], setup.options, setup.room
     alone = len(group.clients) == 1 and setup.layout.question.kind == "anywhere"
-    stated = bool(method.interval_promise(options))
+    proved = not method_named(setup.method).unproved
+    stated = proved and bool(method.interval_promise(options))
     alpha = float(getattr(options, "alpha", ALPHA))
-    level, named = shares(alpha, sum(setup.layout.arm_counts), fixed=not options.epsilon, stated=stated)
+    level, named = shares(
+        alpha, sum(setup.layout.arm_counts), fixed=proved and not options.epsilon, stated=stated
+    )
     found = estimates(setup.layout, {facts.me: site.tally.summary()}, level) if alone else []
     best = estimates(setup.layout, {facts.me: site.tally.summary()}, named) if alone else []
     exact = stated and group.binary and not options.epsilon  # then the server's interval is this one
     for a, arm in enumerate(facts.arms):
         won, ends = verdict.arm == f"{group.name}/{arm.name}", None
-        if won and (exact or not (stated or method.claims_intervals(options))):
+        if won and (exact or not (stated or (proved and method.claims_intervals(options)))):
             ends = next((row.interval for row in best if (row.group, row.arm) == (j, a)), None)
         elif not won:
             ends = next((row.interval for row in found if (row.group, row.arm) == (j, a)), None)

@@ -383,16 +383,26 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     costs: dict[str, MeanFacts]
     errors: int | None = None
     error_interval: tuple[float, float] | None = None
+    over_limit: float | None = None
+    no_limit: str = ""
+    unproved: str = ""
 
 
 class StudyFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A study: a cell for each combination of the varied keys."""
+    """A study: a cell for each combination of the varied keys.
+
+    `trials`, `methods` and `deltas` are those of all cells; `unknown` says why settings are not known.
+    """
 
     varied: tuple[str, ...]
     cells: tuple[CellFacts, ...]
     seed: int | None
     data: DataFacts | None
     versions: dict[str, str]
+    trials: int = 0
+    methods: tuple[str, ...] = ()
+    deltas: tuple[float, ...] = ()
+    unknown: str = ""
 
 
 Facts = RunFacts | StudyFacts

@@ -9,6 +9,7 @@ from typing import Any
 
 from bestarm.records.card import AnswerCard, LeadFacts
 from bestarm.records.figures import (
+    behind_said,
     compared_said,
     costs_said,
     gap_said,
@@ -123,7 +124,10 @@ def _sites(card: AnswerCard) -> list[Html]:
 
 def _lead(card: AnswerCard) -> list[Html]:
     found = []
-    if card.lead is not None:
+    if card.lead is not None and card.lead.value < 0:
+        text = f"The named option is behind {behind_said(card, card.lead)}."
+        found.append(entry("Ahead by", "nothing", text))
+    elif card.lead is not None:
         title = "Ahead by" if card.best else f"{card.lead.option} leads by"
         main, _, rest = lead_said(card.lead, card.percent, card.unit).partition(" over ")
         found.append(entry(title, main, f"over {rest}", _lift(card.lead)))

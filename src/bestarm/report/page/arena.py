@@ -13,7 +13,7 @@ from bestarm.report.svg.arena import front, numbered, profile
 from bestarm.stats.intervals import binomial_interval
 from bestarm.study.arena.overview import Row, overview
 from bestarm.study.arena.result import Arena, Ground, Mean
-from bestarm.util.text import counted
+from bestarm.util.text import counted, listed
 
 PROFILES = {"pulls": "pulls", "rounds": "rounds", "bits_up": "bits up"}
 KINDS = {False: "Every site has its own options", True: "All clients have the same options"}
@@ -37,14 +37,14 @@ def arena_sections(found: Arena, attached: list[Html]) -> list[Section]:
 
 def _top(found: Arena) -> Html:
     runs = sum(score.trials for score in found.scores)
-    proved = {entry.label for entry in found.entries if entry.proof and entry.headline}
+    proved = {entry.label for entry in found.entries if entry.proof and entry.headline} - found.refuted
     wins: dict[str, int] = {}
     for ground in found.grounds:
         ranked = [s for s in found.on(ground.name) if s.method in proved and s.solved]
         if ranked:
             wins[ranked[0].method] = wins.get(ranked[0].method, 0) + 1
     lead = ", ".join(f"{label} on {count}" for label, count in sorted(wins.items(), key=lambda w: -w[1]))
-    broken = sorted({score.method for score in found.scores if score.keeps == "no"})
+    broken = sorted(found.refuted)
     parts = [
         tag(
             "h1",
@@ -85,7 +85,7 @@ def _overview(found: Arena) -> Html:
         "instances",
     ]
     main, rest = (
-        [_line(order[row.entry.label], row) for row in overview(found, headline)]
+        [_line(found, order[row.entry.label], row) for row in overview(found, headline)]
         for headline in (True, False)
     )
     note = (
@@ -94,8 +94,9 @@ def _overview(found: Arena) -> Html:
         "be above δ. To compare methods on the same instances, see below. The limit applies to methods "
         "that keep δ on every problem with 0/1 rewards; there is none for the others, nor for averages "
         "over sites. Wrong: wrong answers of all runs, with the exact 95 % interval of their rate. Keeps "
-        "δ: on how many instances the exact interval shows that the rate is at most δ; ✗ if it shows on "
-        "one that it is not."
+        "δ: on how many instances the exact interval shows that the rate is at most δ; ✗ where it shows that "
+        f"it is not. Showing it takes at least {found.runs_needed:,} runs. Claimed: the author states a "
+        "proof, which bestarm did not check."
     )
     numbers = {0, *range(3, len(head))}
     parts = [
@@ -115,21 +116,29 @@ def _overview(found: Arena) -> Html:
     return join(*parts)
 
 
-def _line(place: int, row: Row) -> list[Any]:
+def _kept(found: Arena, row: Row) -> str:
+    """On how many instances a method keeps δ; "open" where the runs are too few to show it."""
+    if row.refuted:
+        return f"✗ on {row.refuted} of {len(row.scores)}"
+    if found.trials < found.runs_needed:
+        return f"open: needs ≥ {found.runs_needed:,} runs"
+    return f"{row.kept} of {len(row.scores)}"
+
+
+def _line(found: Arena, place: int, row: Row) -> list[Any]:
     low, high = binomial_interval(row.errors, row.trials)
     ran, solved = len(row.scores), len(row.solved)
-    broken = any(score.keeps == "no" for score in row.scores)
     return [
         str(place),
         name(row.entry.title, 60),
-        "proved" if row.entry.proof else "none",
+        row.entry.proved,
         number(row.over_limit, 3),
         number(row.mean("rounds"), 3),
         number(row.mean("time"), 3),
         number(row.mean("bits_up"), 3),
         f"{row.errors:,}",
         f"{low:.2g} to {high:.2g}",
-        f"{row.kept} of {ran}{' ✗' if broken else ''}",
+        _kept(found, row),
         f"{ran}" if solved == ran else f"{ran}, {solved} solved",
     ]
 
@@ -160,7 +169,8 @@ def _fronts(found: Arena) -> Html:
     ]
     order = ", ".join(f"{place} {label}" for label, place in numbered(found).items())
     note = (
-        "The line joins the methods that no other beats in both pulls and rounds. Filled circles: with a "
+        "The line joins the methods that no other beats in both pulls and rounds. Whiskers are 95 % "
+        "intervals of the means. Filled circles: with a "
         "proof; open squares: without. The limit is for 0/1 rewards; where there are others, it is for coins "
         f"with the same means. {order}."
     )
@@ -268,6 +278,13 @@ def _reproduce(found: Arena, attached: list[Html]) -> Html:
         parts.append(
             tag("p", "Some methods or instances were given in Python, so no command repeats all of it.")
         )
+    own = [ground.name for ground in found.grounds if ground.problem is not None]
+    if own:
+        text = (
+            f"arena.json holds the problem of {listed(own, 4)}. Such an instance runs without its file with: "
+        )
+        again = f"ba.arena([…], {{{own[0]!r}: ba.Arena.load('arena.json').problem({own[0]!r})}}, …)"
+        parts.append(tag("p", clean(text), code(again)))
     if rows:
         commands = table(["method", "instance", "command"], rows, caption="The command of each pair")
         parts.append(fold("One pair at a time", commands))

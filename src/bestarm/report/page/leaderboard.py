@@ -30,7 +30,10 @@ def leaderboard(facts: RunFacts) -> Html | None:
     if by_site is not None and not by_site.weighted:
         return leaderboard_by_site(facts)
     ranked = standings(facts)
-    return _leaderboard(facts, ranked, list(range(1, len(ranked) + 1)), f"Ranked by {clean(facts.mean)}.")
+    text = f"Ranked by {clean(facts.mean)}."
+    if facts.card is not None and facts.card.lead is not None and facts.card.lead.value < 0:
+        text = f"The named option first, then ranked by {clean(facts.mean)}."
+    return _leaderboard(facts, ranked, list(range(1, len(ranked) + 1)), text)
 
 
 def leaderboard_by_site(facts: RunFacts) -> Html | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from shlex import quote
 from typing import Any
 
 from bestarm.report import svg
@@ -11,7 +12,7 @@ from bestarm.report.facts import CellFacts, StudyFacts
 from bestarm.report.facts.structs import MeanFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag, unbroken
 from bestarm.report.numbers import plus_minus
-from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, made_by
+from bestarm.report.page.parts import MOST_ROWS, Section, code, command, figure, made_by
 from bestarm.report.svg import cell_name, number
 from bestarm.util.text import counted
 
@@ -42,6 +43,8 @@ def _top(facts: StudyFacts) -> Html:
     parts += [tag("p", *said) for said in _fewest(facts.varied, cells)]
     wrong, undecided = sum(cell.errors or 0 for cell in cells), sum(cell.undecided for cell in cells)
     parts.append(tag("p", f"{wrong:,} of {total:,} runs named a wrong arm, {undecided:,} ended undecided."))
+    for why in dict.fromkeys(cell.unproved for cell in cells if cell.unproved):
+        parts.append(tag("p", f"Nothing is promised: {clean(why, 300)}.", class_="bad"))
     if facts.data:
         parts.append(tag("p", clean(facts.data.said, 400)))
     return tag("div", *parts, class_="verdict yes")
@@ -91,13 +94,16 @@ def _kinds(facts: StudyFacts) -> dict[str, str]:
 
 def _table(facts: StudyFacts) -> Html:
     kinds = _kinds(facts)
-    head = [*facts.varied, "trials", *kinds.values(), "wrong", "wrong, 95 %", "undecided"]
+    limits = any(cell.over_limit is not None for cell in facts.cells)
+    head = [*facts.varied, "trials", *kinds.values(), *["pulls / limit"] * limits]
+    head += ["wrong", "wrong, 95 %", "undecided"]
     rows = []
     for cell in facts.cells[:MOST_ROWS]:
         row: list[Any] = [name(value, 60) for value in cell.keys.values()] + [number(cell.trials)]
         for key in kinds:
             cost = cell.costs[key]
             row.append(unbroken(_mean(cost)))
+        row += [number(cell.over_limit, 3)] * limits
         span = cell.error_interval
         row += [number(cell.errors), "–" if span is None else unbroken(_rates(span))]
         rows.append([*row, number(cell.undecided)])
@@ -107,6 +113,10 @@ def _table(facts: StudyFacts) -> Html:
     note = "Means ± half the width of their 95 % intervals; the error rate has an exact 95 % interval."
     if "time" in kinds:
         note += " Each client makes one pull per time step."
+    if limits:
+        note += " The limit is the least mean of any method that keeps δ on every problem with 0/1 rewards."
+    for why in dict.fromkeys(cell.no_limit for cell in facts.cells if cell.no_limit):
+        note += f" No limit{' in some rows' if limits else ''}: {clean(why, 300)}."
     return join(kept, tag("p", note, class_="note"))
 
 
@@ -129,9 +139,34 @@ def _figures(facts: StudyFacts) -> Html:
 
 
 def _reproduce(facts: StudyFacts, attached: Html | None) -> Html:
-    command = code("bestarm study SCENARIO.toml --trials … --vary … --out FILE")
-    return join(
-        tag("p", "Made by ", command, f". {made_by(facts.versions)}"),
-        tag("p", f"Seed {facts.seed}.") if facts.seed else None,
-        attached,
-    )
+    if facts.unknown or facts.seed is None:
+        again = tag("p", f"The settings are not known: {clean(facts.unknown, 300)}.")
+    else:
+        values = {key: dict.fromkeys(cell.keys[key] for cell in facts.cells) for key in facts.varied}
+        words = ["bestarm study SCENARIO.toml", f"--trials {facts.trials}", f"--seed {facts.seed}"]
+        if "method" not in values:
+            words += [f"--method {name}" for name in facts.methods]
+        if "delta" not in values:
+            words += [f"--delta {delta!r}" for delta in facts.deltas]
+        words += [
+            f"--vary {quote(key + '=' + ','.join(_word(value) for value in several))}"
+            for key, several in values.items()
+        ]
+        again = join(
+            tag("p", "With the problem and the other options in SCENARIO.toml:"),
+            command(" ".join([*words, "--out FILE.csv"])),
+            tag(
+                "p",
+                "FILE.csv.json, beside the rows, has their problems and all options. With both files, ",
+                code('ba.Trials.load("FILE.csv").record(0)'),
+                " runs the trial of the first row again.",
+            ),
+        )
+    deltas = ", ".join(f"{delta:g}" for delta in facts.deltas)
+    known = f" δ = {deltas}, seed {facts.seed}." if deltas else ""
+    return join(again, tag("p", f"{made_by(facts.versions)}{known}"), attached)
+
+
+def _word(value: object) -> str:
+    """A value as ``--vary`` takes it."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

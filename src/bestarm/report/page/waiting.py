@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bestarm.errors import InputError
+from bestarm.protocol.registry import method_named
 from bestarm.records.figures import labels
 from bestarm.records.questions import intent
 from bestarm.report.colours import roster
@@ -58,11 +59,13 @@ def _federation(folder: Path) -> list[Section]:
     except (InputError, ImportError, OSError, ValueError, KeyError):
         return [("top", "", _top(said, start, folder / "journal.db"))]
     layout, delta = setup.layout, setup.options.delta
-    options = len(roster(setup.problem))
+    options, unproved = len(roster(setup.problem)), method_named(setup.method).unproved
     facts = [
         entry("Takes part", counted(len(layout.clients), "client"), counted(len(layout.groups), "group")),
         entry("Compares", counted(options, "option"), setup.room.summary),
-        entry("Risk", f"δ = {delta:g}", intent(setup.problem, delta)),
+        entry(
+            "Risk", "not bounded" if unproved else f"δ = {delta:g}", intent(setup.problem, delta, unproved)
+        ),
     ]
     named = labels(setup.name, setup.date, setup.method, delta, None)
     top = _top(said, start, folder / "journal.db", named, facts)

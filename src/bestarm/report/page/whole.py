@@ -24,6 +24,7 @@ from bestarm.report.page.parts import Section, script, style
 from bestarm.report.page.run import run_sections
 from bestarm.report.page.site import site_sections
 from bestarm.report.page.study import study_sections
+from bestarm.study.arena.result import FILE as ARENA
 from bestarm.study.arena.result import Arena
 from bestarm.study.trials import Trials
 from bestarm.util import files
@@ -145,8 +146,8 @@ def read(path: str | Path, *, quick: bool = False) -> str:
     Parameters
     ----------
     path : str or Path
-        A record, evidence, a study's rows, or the folder or journal of a run, of a federation's server, of a
-        client or of a mesh's node.
+        A record, evidence, a study's rows, an arena's folder, or the folder or journal of a run, of a
+        federation's server, of a client or of a mesh's node.
     quick : bool
         Whether to omit everything that needs further runs.
 
@@ -163,6 +164,8 @@ def read(path: str | Path, *, quick: bool = False) -> str:
     path = Path(path)
     if path.suffix in (".csv", ".jsonl", ".parquet"):
         return of_trials(Trials.load(path))
+    if path.name == ARENA or (path / ARENA).is_file():
+        return of_arena(Arena.load(path))
     if path.suffix == ".toml":
         raise InputError(
             "this is a scenario, not a run", where=str(path), fix="bestarm run … --report FILE.html"

@@ -9,11 +9,11 @@ from bestarm.report.colours import COLOURS, DASHES
 from bestarm.report.markup import Html, clean, tag
 from bestarm.report.numbers import number
 from bestarm.report.svg.base import PHONE, Axis, frame, path, svg, words
-from bestarm.study.arena.result import Arena
+from bestarm.study.arena.result import Arena, Mean
 
 Box = tuple[float, float, float, float]
 
-FURTHEST = 1000.0  # ratio at the right end of a profile
+FURTHEST = 1e6  # ratio at the right end of a profile
 LEGEND = 230  # pixels beside a wide profile
 
 
@@ -82,10 +82,11 @@ def front(found: Arena, width: int, *, instance: str) -> Html | None:
     if not scores or not all(score.pulls.mean and score.rounds.mean for score in scores):  # log axes
         return None
     limit = {ground.name: ground.limit for ground in found.grounds}[instance]
-    pulls, rounds = [score.pulls.mean for score in scores], [score.rounds.mean for score in scores]
-    low = min([*pulls, *([limit] if limit else [])])
-    x = Axis(min(rounds) * 0.8, max(rounds) * 1.4, 58, width - 16, log=True)
-    y = Axis(low * 0.8, max(pulls) * 1.3, 236, 26, log=True)
+    pulls, rounds = [_ends(score.pulls) for score in scores], [_ends(score.rounds) for score in scores]
+    low = min([*(ends[0] for ends in pulls), *([limit] if limit else [])])
+    few, many = min(ends[0] for ends in rounds), max(ends[1] for ends in rounds)
+    x = Axis(few * 0.8, many * 1.4, 58, width - 16, log=True)
+    y = Axis(low * 0.8, max(ends[1] for ends in pulls) * 1.3, 236, 26, log=True)
     parts: list[Any] = [frame(x, y, ("rounds", "pulls"), 4)]
     if limit:
         parts.append(path([(x.begin, y(limit)), (x.end, y(limit))], class_="limit"))
@@ -98,15 +99,25 @@ def front(found: Arena, width: int, *, instance: str) -> Html | None:
             f"{clean(score.method, 60)}: {number(score.pulls.mean)} pulls, {number(score.rounds.mean)} rounds"
         )
         mark = _mark(at, bool(proofs[score.method]))
-        parts.append(
-            tag("g", tag("title", told), mark, class_=f"line c{(order[score.method] - 1) % len(COLOURS)}")
-        )
+        up, across = _ends(score.pulls), _ends(score.rounds)
+        whiskers = [
+            path([(at[0], y(up[0])), (at[0], y(up[1]))], class_="whisker"),
+            path([(x(across[0]), at[1]), (x(across[1]), at[1])], class_="whisker"),
+        ]
+        kind = f"line c{(order[score.method] - 1) % len(COLOURS)}"
+        parts.append(tag("g", tag("title", told), *whiskers, mark, class_=kind))
     marks = {order[score.method]: (x(score.rounds.mean), y(score.pulls.mean)) for score in scores}
     parts += _labels(marks, y.begin)
     if limit:
         parts.append(words(x.end, y.end - 8, "dashed: limit of proved methods", "end", class_="tick"))
     named = ", ".join(f"{clean(score.method, 40)}" for score in best)
     return svg(width, 282, f"Pulls against rounds on {clean(instance, 60)}. On the front: {named}", *parts)
+
+
+def _ends(cost: Mean) -> tuple[float, float]:
+    """The 95 % interval of a mean, no lower than a tenth of it, for a logarithmic axis."""
+    half = cost.half or 0.0
+    return max(cost.mean - half, cost.mean / 10), cost.mean + half
 
 
 def _mark(at: tuple[float, float], proved: bool) -> Html:

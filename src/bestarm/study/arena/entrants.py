@@ -22,7 +22,7 @@ from bestarm.protocol.registry import METHODS, Method
 from bestarm.simulate.identify import prepare
 from bestarm.study.arena.bandit import Bandit, Outcome
 from bestarm.study.arena.baseline import Baseline
-from bestarm.study.arena.baselines import known
+from bestarm.study.arena.baselines import BASELINES, known
 from bestarm.study.cells import COLUMNS, Cell, Runnable, blocks_of, stream_of
 from bestarm.util.seeds import stream
 from bestarm.util.text import counted, nearest, shorten
@@ -126,10 +126,17 @@ class Entrant:
 
     @property
     def has_name(self) -> bool:
-        """Whether its label names it on the command line: not if it was given as an object of its own."""
+        """Whether its label names it on the command line: not if only this process knows it."""
         if self.baseline:
             return known().get(self.label) is self.baseline
-        return self.method is METHODS.get(self.label.split(":")[0])
+        return bool(self.method and self.method.installed)
+
+    @property
+    def included(self) -> bool:
+        """Whether it comes with bestarm, which then answers for its proof."""
+        if self.baseline:
+            return BASELINES.get(self.label) is self.baseline
+        return bool(self.method and self.method.included)
 
     @property
     def takes_coins(self) -> bool:

@@ -38,6 +38,11 @@ class Row:
         return sum(score.trials for score in self.scores)
 
     @property
+    def refuted(self) -> int:
+        """On how many instances it was shown to be wrong more often than δ."""
+        return sum(score.keeps == "no" for score in self.scores)
+
+    @property
     def kept(self) -> int:
         """On how many instances it was shown to keep δ."""
         return sum(score.keeps == "yes" for score in self.scores)

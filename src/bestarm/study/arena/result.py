@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from bestarm.errors import InputError
+from bestarm.problem.instances import instance as instance_named
+from bestarm.problem.problem import Problem
 from bestarm.util import files
-from bestarm.util.text import counted
+from bestarm.util.text import counted, nearest
 
 COSTS = ("pulls", "longest", "rounds", "time", "bits_up", "bits_down")
 FORMAT = 1
 FILE = "arena.json"
+LEVEL = 0.95  # of the interval of an error rate
 
 
 class Mean(msgspec.Struct, frozen=True):
@@ -30,17 +35,31 @@ class Mean(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entrant; `proof` is empty if nothing is stated about its error probability."""
+    """An entrant; `proof` is empty if nothing is stated about its error probability.
+
+    `included` says whether it comes with bestarm, which then answers for the proof.
+    """
 
     label: str
     title: str
     proof: str
     source: str
     headline: bool
+    included: bool = True
+
+    @property
+    def proved(self) -> str:
+        """One word: "proved", "claimed" by an author outside bestarm, or "none"."""
+        if not self.proof:
+            return "none"
+        return "proved" if self.included else "claimed"
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance. `gap` is between the two best values; `limit` is the information limit, or None."""
+    """An instance. `gap` is between the two best values; `limit` is the information limit, or None.
+
+    `problem` is the problem of an instance that bestarm does not know by its name.
+    """
 
     name: str
     about: str
@@ -52,6 +71,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     options: int
     gap: float
     limit: float | None
+    problem: dict[str, Any] | None = None
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,9 +79,9 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
     `errors` counts wrong answers, `error` is the exact 95 % interval of their rate, and `keeps` says whether
     it shows that the rate is at most δ: "yes", "no" or "open", or "no answer" if all runs stayed undecided.
-    `over_limit` is the mean number of pulls
-    divided by the limit, where the limit applies. `command` gives the same numbers; it is empty if the method
-    or the instance was given in Python only.
+    `over_limit` is the mean number of pulls divided by the limit, where the limit applies: never for an
+    entrant that was shown to be wrong more often than δ. `command` gives the same numbers; it is empty if
+    the method or the instance was given in Python only.
     """
 
     method: str
@@ -182,6 +202,42 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
                 return score
         why = [one.why for one in self.left_out if (one.method, one.instance) == (method, instance)]
         raise InputError(f"{method} was not run on {instance}" + (f": {why[0]}" if why else ""))
+
+    def problem(self, instance: str) -> Problem:
+        """The problem of an instance.
+
+        Parameters
+        ----------
+        instance : str
+            The name of the instance.
+
+        Returns
+        -------
+        Problem
+            With the same name in ``arena``'s `instances`, it gives the same numbers again.
+
+        Raises
+        ------
+        InputError
+            If there is no such instance here, or its rewards come from a Python function.
+        """
+        for ground in self.grounds:
+            if ground.name == instance:
+                kept = ground.problem
+                return instance_named(instance).problem if kept is None else Problem.from_dict(kept)
+        raise InputError(
+            f'there is no instance "{instance}"', fix=nearest(instance, [g.name for g in self.grounds])
+        )
+
+    @property
+    def refuted(self) -> frozenset[str]:
+        """The entrants that were shown to be wrong more often than δ on some instance."""
+        return frozenset(score.method for score in self.scores if score.keeps == "no")
+
+    @property
+    def runs_needed(self) -> int:
+        """How many runs without an error show that a method keeps δ on an instance."""
+        return math.ceil(math.log((1 - LEVEL) / 2) / math.log1p(-self.delta))
 
     def on(self, instance: str) -> list[Score]:
         """The scores on an instance, fewest pulls first; those that did not solve it last.

@@ -9,6 +9,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from bestarm.errors import InputError
@@ -136,7 +137,14 @@ def arena(
         most=most,
         version=__version__,
         entries=tuple(
-            Entry(label=e.label, title=e.title, proof=e.proof, source=e.source, headline=e.headline)
+            Entry(
+                label=e.label,
+                title=e.title,
+                proof=e.proof,
+                source=e.source,
+                headline=e.headline,
+                included=e.included,
+            )
             for e in entrants
         ),
         grounds=tuple(known.values()),
@@ -146,6 +154,8 @@ def arena(
     names = [(who.label, where.name) for who, where, _ in pairs]
     if folder and resume and (whole := _complete(folder, result, names, seed)):
         return whole
+    if folder:
+        _demand_no_more(folder, set(names), (float(delta), seed, most), trials)
     log = _Log(folder / TRIALS, resume) if folder else None
     seed = check_seed(log.seed if log and seed is None else seed)
     if log:
@@ -158,6 +168,11 @@ def arena(
         part = {name: values[k * trials : (k + 1) * trials] for name, values in columns.items()}
         command = _command(who, where, delta, trials, seed, most)
         scores.append(_score(who, known[where.name], cell, part, delta, command))
+    refuted = result(seed=seed, scores=tuple(scores)).refuted  # the limit says nothing about these
+    scores = [
+        msgspec.structs.replace(score, over_limit=None) if score.method in refuted else score
+        for score in scores
+    ]
     found = result(seed=seed, scores=tuple(scores))
     if log:
         found.save(log.out.parent)
@@ -188,14 +203,16 @@ def _complete(
 
 
 def _demand_no_more(
-    folder: Path, asked: set[tuple[str, str]], fixed: tuple[float, int, int], trials: int
+    folder: Path, asked: set[tuple[str, str]], fixed: tuple[float, int | None, int], trials: int
 ) -> None:
-    """InputError if a folder has a result that this arena would not contain."""
+    """InputError if a folder has a result that this arena would not contain; seed None may be any."""
     if not (folder / FILE).is_file():
         return
     before = Arena.load(folder)
     lost = {(score.method, score.instance) for score in before.scores} - asked
-    if lost or (before.delta, before.seed, before.most) != fixed or before.trials > trials:
+    delta, seed, most = fixed
+    known = (delta, before.seed if seed is None else seed, most)
+    if lost or (before.delta, before.seed, before.most) != known or before.trials > trials:
         raise InputError(
             f"the folder has another result: {counted(len(before.scores), 'pair')} of a method and an "
             f"instance, {counted(before.trials, 'run')} of each, δ = {before.delta:g}, seed {before.seed}",
@@ -293,7 +310,14 @@ def _ground(instance: Instance, delta: float) -> Ground:
         options=len(values),
         gap=values[0] - values[1] if len(values) > 1 else 1.0,
         limit=_limit(instance.problem, float(delta)) if instance.question == ANYWHERE else None,
+        problem=None if INSTANCES.get(instance.name) is instance else _plain(instance.problem),
     )
+
+
+def _plain(problem: Problem) -> dict[str, Any]:
+    """The problem as a file gives it back."""
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(problem.to_dict()))
+    return plain
 
 
 def _score(who: Entrant, ground: Ground, cell: Runnable, part: Columns, delta: float, command: str) -> Score:
