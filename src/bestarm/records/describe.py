@@ -112,8 +112,10 @@ def nothing_promised(record: Record) -> str:
         return why
     liars = {client: a["attack"] for a in record.adversaries for client in a["clients"]}
     if METHODS[record.method].peers:
-        return (record.network or {}).get("broken") or ""
-    return too_many(record.problem, record.options, liars) or broken_by_data(record.warnings)
+        broken = (record.network or {}).get("broken") or ""
+    else:
+        broken = too_many(record.problem, record.options, liars)
+    return broken or broken_by_data(record.warnings)
 
 
 def broken_by_data(warnings: Iterable[Mapping[str, Any]]) -> str:

@@ -176,7 +176,7 @@ def _check_peers(record: Record, layout: Layout) -> Iterator[str]:
         yield "the verdict does not follow from the verdicts of the peers"
     if (
         record.rounds
-        or record.warnings
+        or record.warnings != withdrawals(record.problem)
         or record.interrupted != any(verdict.reason == "interrupted" for verdict in peers.values())
     ):
         yield "rounds, warnings or interrupted do not fit a run of peers"
