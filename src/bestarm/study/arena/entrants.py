@@ -131,11 +131,6 @@ class Entrant:
             return known().get(self.label) is self.baseline
         return self.method is METHODS.get(self.label.split(":")[0])
 
-    @property
-    def takes_coins(self) -> bool:
-        """Whether rewards other than 0/1 are turned into coins."""
-        return bool(self.baseline.coins if self.baseline else self.method and self.method.coins)
-
 
 def _baseline_cell(
     baseline: Baseline, keys: dict[str, Any], instance: Instance, delta: float, most: int

@@ -59,9 +59,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
     `errors` counts wrong answers, `error` is the exact 95 % interval of their rate, and `keeps` says whether
     it shows that the rate is at most δ: "yes", "no" or "open", or "no answer" if all runs stayed undecided.
-    `over_limit` is the mean number of pulls
-    divided by the limit, where the limit applies. `command` gives the same numbers; it is empty if the method
-    or the instance was given in Python only.
+    `over_limit` is the mean number of pulls divided by the limit, where the limit applies. `command` gives
+    the same numbers; it is empty if the method or the instance was given in Python only.
     """
 
     method: str
