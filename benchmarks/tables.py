@@ -3,10 +3,10 @@
 ``TABLE_ROWS=100000000 python -m benchmarks tables`` reads 10^8 rows of Parquet; the default is 10^6. Each
 read is done three times, in turn with its baseline, and the fastest of each counts. CSV is measured in
 processor time of all threads together, and in time that passes, which means little where processors are busy
-with other work. Parquet is read in a process of its own, whose peak memory is
-measured. Rewards are cents (10,001 values) or real numbers (as many values as rows; above 10^6 they are
-rounded to a grid, and DuckDB's own query rounds them, too). ``bestarm evidence`` is measured from the start
-of the command to its end.
+with other work. Parquet is read in a process of its own, whose peak memory is measured. Rewards are cents
+(10,001 values), real numbers (as many values as rows; above 10^6 they are rounded to a grid, and DuckDB's own
+query rounds them, too) or, in CSV files, 0/1. ``bestarm evidence`` is measured from the start of the command
+to its end.
 """
 
 from __future__ import annotations

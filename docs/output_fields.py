@@ -108,9 +108,10 @@ OUTPUT_FIELDS = {
         "undecided": "runs without an answer",
         "errors": "wrong answers",
         "error": "exact 95 % interval of their rate",
-        "keeps": "whether that shows a rate of at most δ: `yes`, `no` or `open`",
+        "keeps": "whether that shows a rate of at most δ: `yes`, `no` or `open`; `no answer` if all runs are "
+        "undecided",
         "over_limit": "mean pulls divided by the limit, where it applies",
-        "command": "repeats these runs",
+        "command": "repeats these runs; empty if the method or the instance was given in Python only",
     },
     "Mean": {
         "mean": "over trials",

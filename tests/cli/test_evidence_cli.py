@@ -266,3 +266,16 @@ def test_evidence_has_the_day_of_its_look(tmp_path):
     found = json.loads((tmp_path / "e.json").read_text())
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", found["date"])
     assert command_line.bestarm("verify", "e.json", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "asked", [(), ("--question", "control", "--control", "b")], ids=["anywhere", "control"]
+)
+def test_a_unit_in_brackets_is_shown_as_it_is(tmp_path, bestarm, asked):
+    path = tmp_path / "t.csv"
+    path.write_text("option,score\n" + "".join(f"{'ab'[k % 2]},{k * 7 % 10}\n" for k in range(400)))
+    columns = ("--option", "option", "--reward", "score", "--bounds", "0", "10")
+    done = bestarm("evidence", path, *columns, *asked, "--unit", "[/ms]")
+    assert done.returncode == 0, done.stderr
+    assert "mean ([/ms])" in done.stdout
+    assert "1.0 [/ms]" in done.stdout

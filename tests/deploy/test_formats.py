@@ -159,9 +159,8 @@ def test_a_mesh_of_an_earlier_format_is_finished(tmp_path, archive):
 def test_an_experiment_of_an_earlier_format_is_finished(tmp_path):
     folder = unpacked("experiment-2", tmp_path) / "experiment"
     before = events(folder)
-    with ba.Experiment.open(
-        folder / JOURNAL
-    ) as experiment:  # much later: open rewards are past their deadline
+    with ba.Experiment.open(folder / JOURNAL) as experiment:
+        # This is much later: open rewards are past their deadline.
         filled = [site.filled for site in experiment.status.sites]
         assert filled == [4, 1]
         assert experiment.ask("north", key="visit 1") == experiment.ask("north", key="visit 1")

@@ -11,9 +11,7 @@ import bestarm as ba
 from bestarm.evidence import card as evidence_card
 from bestarm.protocol.registry import METHODS
 from bestarm.records.answer import answer_card
-from rates import rate_exceeds
-
-FALSE_ALARM = 1e-6
+from rates import FALSE_ALARM, rate_exceeds
 
 
 def exceeds(row, stated):

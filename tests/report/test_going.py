@@ -1,4 +1,4 @@
-"""The page of a run that is going on says when similar runs end, also for peers and among liars."""
+"""The page of a run that has no verdict yet says when similar runs end, also for peers and among liars."""
 
 from __future__ import annotations
 
@@ -67,9 +67,8 @@ def test_a_run_whose_means_are_known_says_why_it_has_no_forecast(tmp_path, monke
     monkeypatch.setattr(similar, "MOST_STEPS", 10)
     facts, _ = begun(tmp_path / "run.db", RUNS[name][0])
     assert facts.plan is None
-    assert "Runs like this one are not simulated here." in str(
-        page.sections(facts)
-    )  # a file makes no forecast
+    text = str(page.sections(facts))
+    assert "Runs like this one are not simulated here." in text, "only a live page makes a forecast"
     done = threading.Event()
     forecaster, due = Forecaster(done.set), Forecast(0, 0, lambda stop: None)
     assert forecaster.now(facts, due).no_plan == PENDING

@@ -154,9 +154,8 @@ def test_an_answer_about_a_control_is_drawn_and_explained_by_the_bets_that_settl
         if bet.name == "A":
             continue
         *before, last = bet.log_wealth
-        assert (
-            max(before) < facts.wealths.limit <= last
-        )  # of all tests together, one had passed it long before
+        # The largest wealth of all tests together had passed the limit long before.
+        assert max(before) < facts.wealths.limit <= last
         reached = number(float(f"{math.exp(last):.3g}"))  # three digits
         assert (
             why[bet.name]

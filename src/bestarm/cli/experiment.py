@@ -189,7 +189,7 @@ def status(folder: Folder, as_json: Json = False) -> int:
     else:
         out.print(safe(headline(found)), soft_wrap=True)
         if found.risk:
-            out.print(found.risk, soft_wrap=True)
+            out.print(safe(found.risk), soft_wrap=True)
         for line in summary(found):
             out.print(f"- {safe(line)}", soft_wrap=True)
         for site in found.sites:

@@ -279,10 +279,11 @@ RESULTS: dict[str, type[Result]] = {
     "experiment serve": Served,
     "experiment stop": Stopped,
 }
+# Commands that print the shape of another one.
 SAME = {
     "peer --test": "client --test",
     "federation revoke": "federation add-client",
     "federation allow": "federation add-client",
     "federation drop": "federation add-client",
     "mesh bundle": "federation bundle",
-}  # commands that print the shape of another one
+}

@@ -84,8 +84,16 @@ def run(
     code = OK
     try:
         with run_progress(quiet=as_json) as watch:
-            labels: dict[str, Any] = {"name": scenario.stem, "watch": watch, "journal": journal}
-            record = identify(loaded, method, seed=seed, force=force, **labels, **chosen)
+            record = identify(
+                loaded,
+                method,
+                seed=seed,
+                force=force,
+                watch=watch,
+                journal=journal,
+                name=scenario.stem,
+                **chosen,
+            )
         if record.verdict.status == "undecided":
             code = UNDECIDED
         if withdrawn(record.warnings):

@@ -188,10 +188,8 @@ def _not_utf8(path: Path, where: str) -> InputError:
             if any(byte < 32 and byte != 9 for byte in line):
                 return InputError(f"this is not a text file (line {number})", where=where)
             word = line[max(0, error.start - 10) : error.start + 10].decode("cp1252", "replace").strip()
-            what, place = (
-                "this is not UTF-8, and looks like Latin-1 or Windows-1252",
-                f"{where}, line {number}",
-            )
+            place = f"{where}, line {number}"
+            what = "this is not UTF-8, and looks like Latin-1 or Windows-1252"
             plain = InputError(what, where=place, fix=SAVE)
             return RewardError(f"{what} ({word!r})", where=place, fix=SAVE, plain=plain)
     return InputError("this is not a text file", where=where)

@@ -66,7 +66,7 @@ class Instance:
 
     @property
     def values(self) -> dict[str, float]:
-        """The value of each possible answer: a mean by full name, or by option average over sites."""
+        """The value of each possible answer: a mean by full name, or the average over sites by option."""
         layout, means = self.problem.layout, self.problem.means
         if self.question == ANYWHERE:
             pairs = ((layout.arm(j, a), mean) for j, row in enumerate(means) for a, mean in enumerate(row))

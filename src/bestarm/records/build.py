@@ -339,9 +339,9 @@ def conclude_peers(run: PeersRun, adversaries: Sequence[dict[str, Any]]) -> Reco
     certificate = _certificate_of(run.peers)
     verdicts = {peer.name: on_user_scale(peer.verdict, problem.scale) for peer in honest if peer.verdict}
     over = len(verdicts) == len(honest)
-    book, edges = run.summaries, sum(map(len, run.heard_by))
+    book, edges, plain = run.summaries, sum(map(len, run.heard_by)), problem.to_dict()
     return _build(
-        run.method, run.options, problem.to_dict(), problem.layout, run.unit,
+        run.method, run.options, plain, problem.layout, run.unit,
         verdict=overall(list(verdicts.values())) if over else GOING,
         certificate=certificate,
         time=math.ceil(run.decided if over else run.now),
@@ -350,6 +350,7 @@ def conclude_peers(run: PeersRun, adversaries: Sequence[dict[str, Any]]) -> Reco
         seed=_shown(run.seed, problem),
         means=problem.means,
         proven_faulty=faults_of(certificate["local"]),
+        warnings=withdrawals(plain),
         adversaries=adversaries,
         peers=verdicts,
         network={**run.network.to_dict(), "messages": run.messages},

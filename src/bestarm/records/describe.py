@@ -115,8 +115,10 @@ def premise_broken(record: Record) -> str:
     """Why not even the intervals of the means hold, whatever the method; empty if they do."""
     liars = {client: a["attack"] for a in record.adversaries for client in a["clients"]}
     if METHODS[record.method].peers:
-        return (record.network or {}).get("broken") or ""
-    return too_many(record.problem, record.options, liars) or broken_by_data(record.warnings)
+        broken = (record.network or {}).get("broken") or ""
+    else:
+        broken = too_many(record.problem, record.options, liars)
+    return broken or broken_by_data(record.warnings)
 
 
 def broken_by_data(warnings: Iterable[Mapping[str, Any]]) -> str:

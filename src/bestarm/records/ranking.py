@@ -25,8 +25,7 @@ from bestarm.records.estimates import ArmEstimate, estimates, shares, weighted
 from bestarm.records.record import Record
 
 ALPHA = 0.05  # that an interval misses, where the method has no option for it
-
-TELLING = 5.0  # times the rival's mean: a lead whose interval reaches further is not stated as a share of it
+MOST_TIMES = 5.0  # the rival's mean: a lead whose interval reaches further is not stated as a share of it
 
 
 class Ranking:
@@ -339,7 +338,7 @@ def relative_lead(lead: Interval | None, value: float, rival: OptionFacts) -> tu
     small, large = rival.interval
     low = lead[0] / (large if lead[0] >= 0 else small)
     high = lead[1] / (small if lead[1] >= 0 else large)
-    if max(-low, high) > TELLING:
+    if max(-low, high) > MOST_TIMES:
         return None
     return 100 * value / rival.mean, (100 * low, 100 * high)
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from bestarm.stats.alarms import ALL, REASONS, Alarm, alarms, check
+from bestarm.util.text import counted
 
-TELLING = tuple(reason.split("{cell}")[-1] for reason in REASONS.values())  # how such a warning is recognised
+CLAUSES = tuple(reason.split("{cell}")[-1] for reason in REASONS.values())  # by which a warning is recognised
 EVERYWHERE = "all"  # the group of a warning about all arms together
 REMEDY = (
     "Use rows of a period in which nothing changed, and one row per independent unit: per patient, session "
@@ -56,13 +57,13 @@ def _warning(alarm: Alarm, group: str) -> dict[str, Any]:
 def withdrawn(warnings: Iterable[Mapping[str, Any]]) -> str:
     """The first warning that takes the promise back, and how many more there are; empty if there is none."""
     found = [w["text"] for w in warnings if is_withdrawal(w)]
-    more = f" ({len(found) - 1:,} more alarms)" if len(found) > 2 else " (1 more alarm)" if found[1:] else ""
+    more = f" ({counted(len(found) - 1, 'more alarm')})" if found[1:] else ""
     return f"{found[0]}{more}" if found else ""
 
 
 def is_withdrawal(warning: Mapping[str, Any]) -> bool:
     """Whether a warning of a record is one of ``withdrawals``."""
-    return any(text in warning["text"] for text in TELLING)
+    return any(text in warning["text"] for text in CLAUSES)
 
 
 def remedy_for(risk: str) -> str:

@@ -176,7 +176,7 @@ def _check_peers(record: Record, layout: Layout) -> Iterator[str]:
         yield "the verdict does not follow from the verdicts of the peers"
     if (
         record.rounds
-        or record.warnings
+        or record.warnings != withdrawals(record.problem)
         or record.interrupted != any(verdict.reason == "interrupted" for verdict in peers.values())
     ):
         yield "rounds, warnings or interrupted do not fit a run of peers"
@@ -298,13 +298,9 @@ def _replay(record: Record) -> Iterator[str]:
     ).to_dict()
     before = record.to_dict()
     again["options"] = {key: again["options"][key] for key in before["options"]}
-    unknown = {
-        "version",
-        "digest",
-        "name",
-        "date",
-        *(["time"] if record.time is None else []),
-    }  # older records lack the time
+    unknown = {"version", "digest", "name", "date"}
+    if record.time is None:  # as in older records
+        unknown.add("time")
     for key in before:
         if key not in unknown and before[key] != again[key]:
             yield f"{key} differs in a fresh run from seed {record.seed}"

@@ -151,7 +151,7 @@ def _end(status: Status) -> Html:
 
 
 def _next(status: Status, settings: Settings | None) -> Html | None:
-    """What keeps the experiment from going on, if anything does; after it, the commands for its record."""
+    """What holds up the experiment, if anything does; after it, the commands for its record."""
     if status.state != "running":
         steps = [tag("li", code(f"bestarm {command} FOLDER")) for command in ("verify", "report")]
         said = [

@@ -50,7 +50,7 @@ BROKEN = (KeyError, TypeError, ValueError, RuntimeError, AssertionError, LookupE
 
 @dataclass(frozen=True)
 class Underway:
-    """A live experiment that goes on: what its own page shows, as of the last entry of its journal."""
+    """A live experiment that is still running, as its own page shows it after the journal's last entry."""
 
     status: Status
     alarms: Sequence[Alarm]

@@ -129,12 +129,12 @@ class Live:
         if facts is None:
             sections = tuple(waiting_sections(self.source.path))
             return Frame(epoch, count, made, "bestarm: waiting", False, sections)
-        if _goes_on(facts) and (forecast := self.source.forecast(facts)):
+        if _is_running(facts) and (forecast := self.source.forecast(facts)):
             facts = self._forecaster.now(facts, forecast)
         return frame_of(facts, epoch, count, made, self.source.seen())
 
     def _make_earlier(self, facts: Facts | Underway, epoch: int, count: int) -> Frame:
-        if _goes_on(facts):
+        if _is_running(facts):
             facts = self._forecaster.earlier(facts, self.source.forecast(facts))
         return frame_of(facts, epoch, count)
 
@@ -187,7 +187,7 @@ class Live:
         return f"{self.boot}-{frame.epoch}-{frame.count}-{frame.forecasts}"
 
 
-def _goes_on(facts: Facts | Underway) -> TypeGuard[RunFacts]:
+def _is_running(facts: Facts | Underway) -> TypeGuard[RunFacts]:
     """Whether these are the facts of a whole run that has no verdict yet."""
     return isinstance(facts, RunFacts) and not isinstance(facts, SiteFacts) and facts.verdict is None
 

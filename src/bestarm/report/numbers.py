@@ -27,10 +27,12 @@ def plus_minus(mean: float, interval: tuple[float, float]) -> tuple[str, str]:
 
     >>> plus_minus(9.775, (9.295, 10.255)), plus_minus(3606.2, (3066.0, 4146.4))
     (('9.78', '0.48'), ('3,610', '540'))
+    >>> plus_minus(-0.0001, (-0.0301, 0.0299))
+    ('0.000', '0.030')
     """
     half = (interval[1] - interval[0]) / 2
     places = 0 if half <= 0 else 1 - math.floor(math.log10(half))
-    told, wide = (f"{round(value, places):,.{max(places, 0)}f}" for value in (mean, half))
+    told, wide = (f"{round(value, places) + 0.0:,.{max(places, 0)}f}" for value in (mean, half))  # never "-0"
     return told, wide
 
 

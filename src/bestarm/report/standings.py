@@ -13,6 +13,7 @@ from typing import Literal
 
 from bestarm.protocol.rounds import DROPPED
 from bestarm.protocol.trace import Apart, FarBehind, LostTest, Wealth
+from bestarm.protocol.verdict import Answer
 from bestarm.report.facts import ExitFacts, RunFacts
 from bestarm.report.numbers import number
 
@@ -61,26 +62,21 @@ def _ranked(facts: RunFacts, found: list[Standing]) -> list[Standing]:
 def site_standings(facts: RunFacts) -> list[list[Standing]]:
     """For each site with an answer of its own: the options there, the best one first."""
     table = facts.options_by_site
+    if table is None:
+        return []
     answers = {answer.site: answer for answer in facts.verdict.answers} if facts.verdict else {}
     told = {option.name: option for option in facts.card.cells} if facts.card else {}
     place = {name: k for k, name in enumerate(facts.roster)}
     found = []
-    for j, site in enumerate(table.sites if table else ()):
+    for j, site in enumerate(table.sites):
         rows = []
-        for row in table.rows if table else ():
+        for row in table.rows:
             if row.means[j] is None and not row.at[j]:
                 continue  # it is not offered there, or was not played
-            name, answer = f"{site}/{row.name}", answers.get(site)
+            name = f"{site}/{row.name}"
             cell, left = told.get(name), row.left[j]
             bets = row.why[j] if row.why else None
-            state: State
-            best = answer is not None and answer.answer == "best"
-            if best and answer is not None and answer.option == row.name:
-                state, became = "won", named(facts)
-            elif best or left is not None or (answer is not None and row.name not in answer.candidates):
-                state, became = "out", "ruled out"
-            else:
-                state, became = "in", "in the race" if facts.verdict is None else "not ruled out"
+            state, became = _state_at(facts, row.name, answers.get(site), left is not None)
             ends = cell.interval if cell is not None and cell.interval else (None, None)
             rows.append(
                 Standing(
@@ -98,6 +94,16 @@ def site_standings(facts: RunFacts) -> list[list[Standing]]:
             )
         found.append(_ranked(facts, rows))
     return found
+
+
+def _state_at(facts: RunFacts, option: str, answer: Answer | None, left: bool) -> tuple[State, str]:
+    """The state of an option at a site with this answer, and what became of it there."""
+    best = answer.option if answer is not None and answer.answer == "best" else None
+    if option == best:
+        return "won", named(facts)
+    if left or best is not None or (answer is not None and option not in answer.candidates):
+        return "out", "ruled out"
+    return "in", "in the race" if facts.verdict is None else "not ruled out"
 
 
 def states(facts: RunFacts) -> dict[str, State]:

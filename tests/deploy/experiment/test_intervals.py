@@ -87,15 +87,10 @@ def test_the_summaries_are_what_counted_and_nothing_else(question, tmp_path):
     assert not found.failures
     assert sum(counted.values()) == found.counted == record.pulls.total
     told = {site.site: site.counted + site.filled for site in sites}
-    assert all(n <= told[record_site(name)] for name, n in counted.items())
+    assert all(n <= told[name] for name, n in counted.items())
     assert sum(counted.values()) < sum(told.values()) or question == "each"  # a block was still open
     assert found.filled > 0
     assert ba.verify(record).ok
-
-
-def record_site(client):
-    """The site of a client: in an experiment each site is one client of the same name."""
-    return client
 
 
 def test_the_winner_s_interval_is_no_wider_than_that_of_its_cells():

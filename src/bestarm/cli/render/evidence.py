@@ -25,7 +25,7 @@ def show(evidence: Evidence, file: str | Path | None = None) -> None:
     if evidence.settings.question != "control":  # the table has the leads over a control
         show_lead(card)
     show_risk(card)
-    say_long(f"{method(evidence)}", "dim")
+    say_long(method(evidence), "dim")
     _show_options(evidence, card)
     if withdrawn:
         say_long(IF_INDEPENDENT)
@@ -50,7 +50,7 @@ def _show_options(evidence: Evidence, card: AnswerCard) -> None:
         table.add_column(title, min_width=8, overflow="fold")
     stands = evidence.promise != "withdrawn"
     spans = ("lead", "interval") if gaps else ("interval",) * stands
-    mean = f"mean ({settings.unit})" if settings.unit else "mean"
+    mean = safe(f"mean ({settings.unit})") if settings.unit else "mean"
     for title in ("rows", mean, *spans, "e-value", *(["p-value"] * fisher)):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -60,7 +60,7 @@ def _show_options(evidence: Evidence, card: AnswerCard) -> None:
         cells += [safe(option.name), f"{option.rows:,}"]
         cells.append(_mean(option, percent) if stands else rough(option.mean, percent))
         if gaps:
-            cells += leads.get(option.name, ("", ""))
+            cells += map(safe, leads.get(option.name, ("", "")))
         elif stands:
             cells.append(span(option.interval, percent))
         cells.append(evalue_said(option.evalue) if option.tests else "")

@@ -168,7 +168,7 @@ def _client_text(p: Progress, still: float) -> str:
         what = "check that the server runs and that this computer can reach it" if since else ""
         end = f" (offline{since}: {what or 'it reports when the network is back'})"
     elif since:
-        end = f" (no news{since}: other clients may be slow; if it goes on, ask the server's operator)"
+        end = f" (no news{since}: other clients may be slow; if this continues, ask the server's operator)"
     return safe(
         f"{p.client}: {state}, {counted(p.messages, 'message')}, {counted(p.pulls, 'pull')}{speed}{left}{end}"
     )

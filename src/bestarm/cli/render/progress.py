@@ -24,7 +24,7 @@ DELAY = 2.0  # seconds of work before a bar appears
 
 @contextmanager
 def waiting(text: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A line that says what is going on and for how long, once that takes over two seconds.
+    """A line that says what is being done and for how long, once that takes over two seconds.
 
     It gives a function that changes the text.
     """

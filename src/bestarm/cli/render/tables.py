@@ -52,7 +52,7 @@ def print_table(
         table.add_column("", no_wrap=True, max_width=words)
     for k, name in enumerate(names):
         cells = [column.cells[k] for column in shown] + ([became[k]] if words else [])
-        table.add_row(escape(found[visible(name)]), *cells)
+        table.add_row(escape(found[visible(name)]), *map(safe, cells))
     out.print(table)
     return shown
 

@@ -250,7 +250,7 @@ class Greetings:
         if hello is None:
             if not self.desk.refused[client, HELLO]:
                 log.warning(
-                    "%s: a false hello was refused; if this goes on, renew its key or drop it", client
+                    "%s: a false hello was refused; if this continues, renew its key or drop it", client
                 )
             self.desk.refused[client, HELLO] += 1
             return None

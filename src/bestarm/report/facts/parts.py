@@ -63,8 +63,8 @@ def of_parts(
     if about.peers:
         broken = (network or {}).get("broken") or ""
     else:
-        unproved = method_named(method).unproved
-        broken = unproved or too_many(problem, options, liars) or broken_by_data(warnings)
+        broken = method_named(method).unproved or too_many(problem, options, liars)
+    broken = broken or broken_by_data(warnings)
     if bits is None:
         bits = _bits_up(method, delta, options, problem, certificate)
     return RunFacts(

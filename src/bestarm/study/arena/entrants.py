@@ -138,11 +138,6 @@ class Entrant:
             return BASELINES.get(self.label) is self.baseline
         return bool(self.method and self.method.included)
 
-    @property
-    def takes_coins(self) -> bool:
-        """Whether rewards other than 0/1 are turned into coins."""
-        return bool(self.baseline.coins if self.baseline else self.method and self.method.coins)
-
 
 def _baseline_cell(
     baseline: Baseline, keys: dict[str, Any], instance: Instance, delta: float, most: int
