@@ -22,7 +22,7 @@ from bestarm.evidence.describe import (
 from bestarm.evidence.more_rows import rows_said
 from bestarm.evidence.record import Evidence, Lead, Option
 from bestarm.records.card import AnswerCard, CardCosts, LeadFacts, OptionFacts
-from bestarm.records.figures import ahead_said, costs_said, lead_said
+from bestarm.records.figures import ahead_said, costs_said, lead_places, lead_said
 from bestarm.records.ranking import relative_lead
 
 # The winner's curse, on average, as a share of half the width of the interval: at most, in measured data sets
@@ -80,6 +80,7 @@ def evidence_card(evidence: Evidence) -> AnswerCard:
         options=() if each else tuple(fact for _, fact in facts),
         sites=tuple(fact for _, fact in facts if fact.best) if each else (),
         site_leads=tuple(leads) if each else (),
+        cells=tuple(fact for _, fact in facts) if each else (),
         lead=None if each else next(iter(leads), None),
         lifts=tuple(_lifts(evidence, by_name)),
         risk=risk(evidence),
@@ -156,9 +157,9 @@ def is_percent(evidence: Evidence) -> bool:
 
 def lead_cells(card: AnswerCard) -> dict[str, tuple[str, str]]:
     """The lead of each option over the control, and its interval, for a table; empty for other questions."""
-    found = {}
+    found, places = {}, lead_places(card)
     for lead in card.lifts:
-        size, _, interval = lead_said(lead, card.percent, card.unit).partition(f" over {lead.over}")
+        size, _, interval = lead_said(lead, card.percent, card.unit, places).partition(f" over {lead.over}")
         found[lead.option] = (size, interval.strip(" ()"))
     return found
 

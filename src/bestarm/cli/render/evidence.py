@@ -13,7 +13,7 @@ from bestarm.evidence.card import evidence_card, lead_cells, steps
 from bestarm.evidence.describe import IF_INDEPENDENT, assumptions, evalue_said, method, ranked, status_of
 from bestarm.evidence.record import Evidence, Option
 from bestarm.records.card import AnswerCard
-from bestarm.records.figures import rough, said, span
+from bestarm.records.figures import mean_places, rough, said, span
 
 MOST_ROWS = 20  # of a table
 
@@ -55,10 +55,11 @@ def _show_options(evidence: Evidence, card: AnswerCard) -> None:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     options, percent, leads = ranked(evidence), card.percent, lead_cells(card)
+    places = mean_places(card)
     for option in options[:MOST_ROWS]:
         cells = [safe(option.site)] if sites else []
         cells += [safe(option.name), f"{option.rows:,}"]
-        cells.append(_mean(option, percent) if stands else rough(option.mean, percent))
+        cells.append(_mean(option, percent, places) if stands else rough(option.mean, percent))
         if gaps:
             cells += leads.get(option.name, ("", ""))
         elif stands:
@@ -72,9 +73,9 @@ def _show_options(evidence: Evidence, card: AnswerCard) -> None:
         out.print(f"… and {len(options) - MOST_ROWS:,} more options", style="dim")
 
 
-def _mean(option: Option, percent: bool) -> str:
-    """The mean of an option, rounded to its interval."""
-    return "–" if option.mean is None else said(option.mean, option.interval, percent)
+def _mean(option: Option, percent: bool, places: int | None) -> str:
+    """The mean of an option, with the decimals of its column."""
+    return "–" if option.mean is None else said(option.mean, option.interval, percent, places=places)
 
 
 def _pvalue(option: Option) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bestarm.cli.render.tables import Column, print_table
 from bestarm.cli.terminal import out, safe
 from bestarm.records.card import AnswerCard, OptionFacts
-from bestarm.records.figures import rough, said, span
+from bestarm.records.figures import mean_places, rough, said, span
 from bestarm.records.questions import OptionRow, OptionTable
 from bestarm.util.text import short_names
 
@@ -38,7 +38,8 @@ def show_options(found: OptionTable, card: AnswerCard) -> None:
 def _columns(found: OptionTable, rows: Sequence[OptionRow], card: AnswerCard) -> list[Column]:
     """The value over all sites, the mean at each site, and the pulls."""
     known = {row.name: row for row in card.options if row.mean is not None}
-    values = [_value(row, known.get(row.name), card.percent) for row in rows if found.weighted]
+    places = mean_places(card)
+    values = [_value(row, known.get(row.name), card.percent, places) for row in rows if found.weighted]
     titles = list(short_names(found.sites, MOST_LETTERS).values())
     columns = [Column("value", [row[0] for row in values]), Column("interval", [row[1] for row in values])]
     return [
@@ -56,9 +57,9 @@ def _result(row: OptionRow, card: AnswerCard) -> str:
     return "named" if row.result == "best" and card.tone == "bad" else row.result
 
 
-def _value(row: OptionRow, known: OptionFacts | None, percent: bool) -> tuple[str, str]:
+def _value(row: OptionRow, known: OptionFacts | None, percent: bool, places: int | None) -> tuple[str, str]:
     """The value of an option over all sites, and its interval."""
     if known is None or known.mean is None:
         return rough(row.value, percent), ""
     ends = span(known.interval, percent) if known.interval else ""
-    return said(known.mean, known.interval, percent), ends
+    return said(known.mean, known.interval, percent, places=places), ends

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bestarm.records.figures import rough, said
+from bestarm.records.figures import mean_places, rough, said
 from bestarm.records.questions import OptionRow, OptionTable
 from bestarm.report.colours import places
 from bestarm.report.facts import RunFacts
@@ -67,9 +67,10 @@ def _ranked(facts: RunFacts, found: OptionTable) -> list[OptionRow]:
 
 def _value(facts: RunFacts, row: OptionRow) -> str:
     """The value of an option over all sites: that of the answer card, once there is one."""
+    places = mean_places(facts.card) if facts.card else None
     for option in facts.card.options if facts.card else ():
         if option.name == row.name and option.mean is not None and option.interval is not None:
-            return said(option.mean, option.interval, facts.percent)
+            return said(option.mean, option.interval, facts.percent, places=places)
         if option.name == row.name and option.mean is not None:
             return rough(option.mean, facts.percent)
     return rough(row.value, facts.percent)
