@@ -18,6 +18,7 @@ from bestarm.evidence.describe import (
     promise,
     ranked,
     remedies,
+    shows_percent,
 )
 from bestarm.evidence.more_rows import rows_said
 from bestarm.evidence.record import Evidence, Lead, Option
@@ -149,10 +150,7 @@ def in_words(evidence: Evidence) -> Words:
 
 def is_percent(evidence: Evidence) -> bool:
     """Whether means are written in per cent: those of 0/1 rewards, and of a table that has percentages."""
-    settings = evidence.settings
-    if settings.unit:
-        return settings.percent and settings.unit == "%"
-    return settings.percent or settings.bounds is None
+    return shows_percent(evidence.settings)
 
 
 def lead_cells(card: AnswerCard) -> dict[str, tuple[str, str]]:

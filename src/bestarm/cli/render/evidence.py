@@ -8,10 +8,20 @@ from pathlib import Path
 from rich.table import Table
 
 from bestarm.cli.render.card import say_long, show_headline, show_lead, show_next, show_risk
+from bestarm.cli.render.questions import show_options
 from bestarm.cli.terminal import out, safe
 from bestarm.evidence.card import evidence_card, lead_cells, steps
-from bestarm.evidence.describe import IF_INDEPENDENT, assumptions, evalue_said, method, ranked, status_of
+from bestarm.evidence.describe import (
+    IF_INDEPENDENT,
+    assumptions,
+    compared_briefly,
+    evalue_said,
+    method,
+    ranked,
+    status_of,
+)
 from bestarm.evidence.record import Evidence, Option
+from bestarm.evidence.sites import AT_EACH_SITE, means_by_site
 from bestarm.records.card import AnswerCard
 from bestarm.records.figures import mean_places, rough, said, span
 
@@ -27,6 +37,9 @@ def show(evidence: Evidence, file: str | Path | None = None) -> None:
     show_risk(card)
     say_long(f"{method(evidence)}", "dim")
     _show_options(evidence, card)
+    if (by_site := means_by_site(evidence)) is not None:
+        out.print(f"{AT_EACH_SITE}:", style="dim")
+        show_options(by_site, card, "rows")
     if withdrawn:
         say_long(IF_INDEPENDENT)
     for note in evidence.notes:
@@ -67,7 +80,8 @@ def _show_options(evidence: Evidence, card: AnswerCard) -> None:
         cells.append(evalue_said(option.evalue) if option.tests else "")
         if fisher:
             cells.append(_pvalue(option))
-        table.add_row(*cells, option.status if gaps else status_of(evidence, option))
+        became = compared_briefly(settings, option.status) if gaps else status_of(evidence, option)
+        table.add_row(*cells, became)
     out.print(table)
     if len(options) > MOST_ROWS:
         out.print(f"… and {len(options) - MOST_ROWS:,} more options", style="dim")

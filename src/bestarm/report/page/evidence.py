@@ -6,17 +6,19 @@ import shlex
 from functools import partial
 from typing import Any
 
-from bestarm.evidence.card import evidence_card, steps
+from bestarm.evidence.card import evidence_card, is_percent, steps
 from bestarm.evidence.describe import (
     IF_INDEPENDENT,
     evalue_said,
     mean_name,
     method,
+    no_lead,
     ranked,
     remedies,
     status_of,
 )
 from bestarm.evidence.record import Evidence, Option
+from bestarm.evidence.sites import AT_EACH_SITE, means_by_site
 from bestarm.records.card import AnswerCard, LeadFacts
 from bestarm.records.figures import (
     compared_said,
@@ -31,32 +33,40 @@ from bestarm.report.colours import colour
 from bestarm.report.markup import Html, clean, join, name, table, tag
 from bestarm.report.numbers import number, short
 from bestarm.report.page.answer import evidence_answer
+from bestarm.report.page.options import means_at_sites
 from bestarm.report.page.parts import MOST_ROWS, Section, code, figure, filled, fold, in_two, made_by, prose
+from bestarm.report.standings import State
 from bestarm.report.svg.base import CHARACTER, PHONE, Axis, cut, path, svg, words
 from bestarm.report.svg.base import MOST_ROWS as MOST_DRAWN
 from bestarm.report.svg.chart import WON, dot
 from bestarm.util.text import counted
 from bestarm.version import __version__
 
+UNSAVED = "evidence.json"  # what a record is called that was written to no file
+
 
 def evidence_sections(
-    evidence: Evidence, attached: Html | None, file_name: str = "evidence.json"
+    evidence: Evidence, attached: Html | None, file_name: str | None = None
 ) -> list[Section]:
-    """The page of a record of evidence; `attached` is a link to it, and `file_name` its name."""
+    """The page of a record of evidence; `attached` is a link to it, and `file_name` is where it was saved."""
     drawn = figure(partial(_forest, evidence), f"{_caption(evidence)}{_cut(evidence)}")
     made = [
         ("alarms", "What was withdrawn", _alarms(evidence)),
         ("intervals", "Means" if evidence.promise == "withdrawn" else "Means and intervals", drawn),
         ("options", "Each option", _options(evidence)),
+        ("sites", "Each option at each site", _by_site(evidence)),
         ("notes", "Notes", _notes(evidence)),
         ("reproduce", "Check it", _reproduce(evidence, attached)),
     ]
     return [("top", "", _top(evidence, file_name)), *filled(made)]
 
 
-def _top(evidence: Evidence, file_name: str) -> Html:
-    command = f"bestarm verify {shlex.quote(file_name)}"
-    box = evidence_answer(evidence_card(evidence), steps(evidence), command)
+def _top(evidence: Evidence, file_name: str | None) -> Html:
+    told = steps(evidence)
+    if file_name is None:
+        told = [*told, f"The record was not saved: download it under “Check it” as {UNSAVED}, and check it."]
+    command = f"bestarm verify {shlex.quote(file_name or UNSAVED)}"
+    box = evidence_answer(evidence_card(evidence), told, command)
     return join(box, tag("p", clean(method(evidence), 600), class_="note"))
 
 
@@ -93,13 +103,24 @@ def _options(evidence: Evidence) -> Html:
     def made(some: slice, caption: str) -> Html:
         return table(head, rows[some], numbers=counts, caption=caption, marks=marks[some])
 
-    against = "the first claim about it" if gaps else "“this is the best option”"
+    against = f"“{no_lead(evidence)}”" if gaps else "“this is the best option”"
     lead = "" if gaps else " Lead: how far an option is ahead of the next one."
     note = (
         f"The e-value is the evidence against {against}: for independent rows and if that is true, it is at "
         f"least x with probability at most 1/x.{lead} {_caption(evidence)}"
     )
     return join(in_two(len(every), made), tag("p", note, class_="note"))
+
+
+def _by_site(evidence: Evidence) -> Html | None:
+    """The means at each site, for questions that average over sites."""
+    found = means_by_site(evidence)
+    if found is None:
+        return None
+    words: dict[str | None, State] = {"won": "won", "lost": "out"}
+    state: dict[str, State] = {o.name: words.get(_weight(o), "in") for o in evidence.options}
+    note = f"{AT_EACH_SITE}: the mean of each option there. The best mean of a site is in bold."
+    return means_at_sites(found, is_percent(evidence), _places(evidence), state, note)
 
 
 def _places(evidence: Evidence) -> dict[str, int]:
