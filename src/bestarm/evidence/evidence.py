@@ -29,6 +29,7 @@ from bestarm.evidence.settings import check_given, goal_of, settings_of, table_n
 from bestarm.problem.counted import Rows
 from bestarm.problem.tables import Columns, read_rows
 from bestarm.problem.tables.cells import PERCENT
+from bestarm.problem.tables.copies import copies_said
 from bestarm.problem.tables.grid import grid_step, too_many
 from bestarm.problem.tables.profile import looks_like_average
 from bestarm.problem.tables.propose import only_reading, propose
@@ -204,7 +205,11 @@ def evidence(
         progress=reading,
     )
     _demand_single_rewards(columns, rows)
-    rows = replace(rows, notes=(*guessed, *rows.notes), sites=rows.sites if columns.site else ("",))
+    rows = replace(
+        rows,
+        notes=(*guessed, *_copies(source, columns, sql, database), *rows.notes),
+        sites=rows.sites if columns.site else ("",),
+    )
     path = None if record is None else Path(record)
     before = previous(path)
     name = table_name(source, sql)
@@ -317,6 +322,15 @@ def _columns(
     reading = only_reading(found, table_name(source, sql))
     hint = "" if reading.columns.site is None or named["site"] else "; --site none leaves sites out"
     return reading.columns, (f"the table was read with {reading}{hint}",)
+
+
+def _copies(source: object, columns: Columns, sql: str | None, database: str | None) -> tuple[str, ...]:
+    """A note on rows that repeat another one exactly, in tables of single rewards that have an order."""
+    if columns.count or columns.trials or columns.ratings:
+        return ()
+    table = open_table(source, sql=sql, database=database)
+    note = "" if table.unordered else copies_said(table)
+    return (note,) if note else ()
 
 
 def _demand_single_rewards(columns: Columns, rows: Rows) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from bestarm.evidence.card import evidence_card, is_percent, steps
 from bestarm.evidence.describe import (
     IF_INDEPENDENT,
+    compared_briefly,
     evalue_said,
     mean_name,
     method,
@@ -179,6 +180,13 @@ def _cut(evidence: Evidence) -> str:
     return f" The first {MOST_DRAWN} of {count:,} options are drawn." if count > MOST_DRAWN else ""
 
 
+def _became(evidence: Evidence, option: Option) -> str:
+    """What became of an option, in few letters."""
+    if evidence.settings.question == "control":
+        return compared_briefly(evidence.settings, option.status)
+    return status_of(evidence, option)
+
+
 def _forest(evidence: Evidence, width: int) -> Html | None:
     """Means and intervals, one row per option."""
     shown = [option for option in ranked(evidence) if option.mean is not None][:MOST_DRAWN]
@@ -204,12 +212,12 @@ def _forest(evidence: Evidence, width: int) -> Html | None:
         y = 12 + step * k + (30 if narrow else 14)
         if narrow:
             parts.append(words(left, y - 14, cut(label, width - 130), class_="name"))
-            parts.append(words(width - 6, y - 14, status_of(evidence, option), "end", class_="tick"))
+            parts.append(words(width - 6, y - 14, _became(evidence, option), "end", class_="tick"))
         else:
             parts.append(words(left - 12, y + 4, cut(label, left - 16), "end", class_="name"))
-            parts.append(words(width - 140, y + 4, status_of(evidence, option), class_="tick"))
+            parts.append(words(width - 140, y + 4, _became(evidence, option), class_="tick"))
         low, high = option.interval
-        told = f"{label}: {', '.join(_mean(option, card))}; {status_of(evidence, option)}"
+        told = f"{label}: {', '.join(_mean(option, card))}; {_became(evidence, option)}"
         mark = path([(x(low), y), (x(high), y)], class_="whisker") if stands else None
         at = x(option.mean or 0.0)
         shape = tag("circle", cx=at, cy=y, r=5)
