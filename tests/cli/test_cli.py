@@ -278,6 +278,7 @@ def test_data_that_run_out_name_the_arm_and_a_remedy(tmp_path):
     assert "has 50 rewards, and the next look takes 72" in few.stdout
     assert "What helps: more data, epsilon" in few.stdout
     assert "tighter bounds" in few.stdout
+    assert "bestarm evidence on the same table uses all rows" in few.stdout
     assert "Still in the race: Rome/Gio, Rome/Leo and Oslo/Ida." in few.stdout  # Rome eliminated Dino
     allowed = bestarm("run", of_couriers(tmp_path, rows=50), *fisher, "--budget", 100)
     assert "the budget of pulls per client (100)" in allowed.stdout

@@ -11,8 +11,9 @@ import pytest
 from test_report import Page
 
 import bestarm as ba
+from bestarm.cli.render.record import show
 from bestarm.deploy.federation import files
-from bestarm.records.figures import span
+from bestarm.records.figures import ahead_said, lead_places, mean_places, number_of, said, span
 from bestarm.report import facts as collect
 from bestarm.report import follow, page
 from bestarm.report.colours import COLOURS, colour, dash, roster
@@ -303,3 +304,22 @@ def test_a_client_says_the_answers_to_a_question_about_several_sites(tmp_path, q
     assert promised[question] in text
     assert "None" not in text
     assert "names a wrong arm" not in text
+
+
+@pytest.mark.parametrize("kind", ["bet", "overall", "undecided", "least"])
+def test_all_means_have_the_same_decimals_and_a_lead_is_the_same_number_everywhere(kind, capsys):
+    record, facts = record_of(kind), facts_of(kind)
+    card, places = facts.card, mean_places(facts.card)
+    show(record)
+    printed = capsys.readouterr().out
+    sections = {key: Page(body).text for key, _, body in page.sections(facts)}
+    for row in card.options:
+        if row.interval is not None:
+            mean = said(row.mean, row.interval, card.percent, places=places)
+            assert mean in printed
+            assert mean in sections["leaderboard"]
+    if card.lead is not None:
+        lead = number_of(card.lead, card.percent, lead_places(card))
+        assert all(lead in text for text in (printed, *ahead_said(card)))
+        assert lead in sections["leaderboard"]
+        assert lead in sections["top"]

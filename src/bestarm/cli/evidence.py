@@ -193,7 +193,8 @@ def evidence(
     if report is not None:
         from bestarm.report.page import of_evidence, write
 
-        write(of_evidence(found, (save or record or Path("evidence.json")).name), report)
+        kept = save or record
+        write(of_evidence(found, kept.name if kept else None), report)
     if as_json:
         print(json.dumps({**found.to_dict(), "card": msgspec.to_builtins(in_words(found))}))
         return exit_code(found)

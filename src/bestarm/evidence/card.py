@@ -18,11 +18,12 @@ from bestarm.evidence.describe import (
     promise,
     ranked,
     remedies,
+    shows_percent,
 )
 from bestarm.evidence.more_rows import rows_said
 from bestarm.evidence.record import Evidence, Lead, Option
 from bestarm.records.card import AnswerCard, CardCosts, LeadFacts, OptionFacts
-from bestarm.records.figures import ahead_said, costs_said, lead_said
+from bestarm.records.figures import ahead_said, costs_said, lead_places, lead_said
 from bestarm.records.ranking import relative_lead
 
 # The winner's curse, on average, as a share of half the width of the interval: at most, in measured data sets
@@ -80,6 +81,7 @@ def evidence_card(evidence: Evidence) -> AnswerCard:
         options=() if each else tuple(fact for _, fact in facts),
         sites=tuple(fact for _, fact in facts if fact.best) if each else (),
         site_leads=tuple(leads) if each else (),
+        cells=tuple(fact for _, fact in facts) if each else (),
         lead=None if each else next(iter(leads), None),
         lifts=tuple(_lifts(evidence, by_name)),
         risk=risk(evidence),
@@ -148,17 +150,14 @@ def in_words(evidence: Evidence) -> Words:
 
 def is_percent(evidence: Evidence) -> bool:
     """Whether means are written in per cent: those of 0/1 rewards, and of a table that has percentages."""
-    settings = evidence.settings
-    if settings.unit:
-        return settings.percent and settings.unit == "%"
-    return settings.percent or settings.bounds is None
+    return shows_percent(evidence.settings)
 
 
 def lead_cells(card: AnswerCard) -> dict[str, tuple[str, str]]:
     """The lead of each option over the control, and its interval, for a table; empty for other questions."""
-    found = {}
+    found, places = {}, lead_places(card)
     for lead in card.lifts:
-        size, _, interval = lead_said(lead, card.percent, card.unit).partition(f" over {lead.over}")
+        size, _, interval = lead_said(lead, card.percent, card.unit, places).partition(f" over {lead.over}")
         found[lead.option] = (size, interval.strip(" ()"))
     return found
 

@@ -9,7 +9,7 @@ of the rows changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,11 +19,12 @@ from bestarm.errors import InputError
 from bestarm.problem.counted import Rows
 from bestarm.problem.scale import Scale
 from bestarm.stats.sums import Sums
-from bestarm.util.text import counted, nearest
+from bestarm.util.text import counted, listed, nearest
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 QUESTIONS = ("anywhere", "overall", "each", "control")
+MOST_NAMED = 5  # sites in a note
 MOST_ROWS = 10**9 - 1  # of a cell: the limit of NumPy's hypergeometric draws
 
 
@@ -77,6 +78,37 @@ def shared(rows: Rows) -> bool:
 def default_question(rows: Rows) -> str:
     """``overall`` if all sites offer the same options, else ``anywhere``."""
     return "overall" if shared(rows) else "anywhere"
+
+
+def with_rivals(rows: Rows) -> Rows:
+    """The rows of sites that have two options or more, with a note on the others; all rows if none has.
+
+    >>> site, option, one = np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([1, 1, 1])
+    >>> rows = Rows(("s", "t"), ("a", "b"), site, option, one / 1.0, one)
+    >>> found = with_rivals(rows)
+    >>> found.sites, found.notes
+    (('s',), ('left out, as it has only one option: t',))
+    """
+    used = rows.count > 0
+    pairs = np.unique(np.column_stack([rows.site[used], rows.option[used]]), axis=0)
+    options = np.bincount(pairs[:, 0], minlength=len(rows.sites))
+    if not (options > 1).any() or (options > 1).all():
+        return rows
+    left = [rows.sites[s] for s in np.flatnonzero(options < 2)]
+    names = listed(left[:MOST_NAMED]) if len(left) <= MOST_NAMED else ", ".join(left[:MOST_NAMED])
+    more = f" and {len(left) - MOST_NAMED:,} more" if len(left) > MOST_NAMED else ""
+    verb = "it has" if len(left) == 1 else "they have"
+    keep, place = (options > 1)[rows.site], np.cumsum(options > 1) - 1
+    return replace(
+        rows,
+        sites=tuple(name for name, n in zip(rows.sites, options, strict=True) if n > 1),
+        site=place[rows.site[keep]],
+        option=rows.option[keep],
+        value=rows.value[keep],
+        count=rows.count[keep],
+        batch=None if rows.batch is None else rows.batch[keep],
+        notes=(*rows.notes, f"left out, as {verb} only one option: {names}{more}"),
+    )
 
 
 def contests_of(rows: Rows, question: str, weights: Mapping[str, float], scale: Scale) -> tuple[Contest, ...]:

@@ -22,11 +22,6 @@ STATUS = {
     "best": "best",
     "in": "not ruled out",
     "out": "ruled out",
-    "better": "better than the control",
-    "worse": "worse than the control",
-    "within": "within the margin",
-    "open": "open",
-    "control": "control",
 }
 
 
@@ -55,7 +50,7 @@ def headline(evidence: Evidence) -> str:
 def _found(evidence: Evidence) -> str:
     settings = evidence.settings
     if settings.question == "control":
-        words = {"better": "better", "worse": "worse", "within": "within the margin", "open": "open"}
+        words = {status: compared(settings, status) for status in ("better", "worse", "within", "open")}
         names = {status: [o.name for o in ranked(evidence) if o.status == status] for status in words}
         parts = [
             f"{listed(found)} {'is' if len(found) == 1 else 'are'} {words[status]}"
@@ -86,7 +81,52 @@ def status_of(evidence: Evidence, option: Option) -> str:
     """What became of an option, in a few words."""
     if evidence.promise == "withdrawn" and option.status == "best":
         return "looks best"
+    if evidence.settings.question == "control":
+        return compared(evidence.settings, option.status)
     return STATUS[option.status]
+
+
+def compared(settings: Settings, status: str) -> str:
+    """What was found about an option beside its control, with the margin in the unit of the lead."""
+    if not settings.margin:
+        return status
+    size = margin_said(settings)
+    words = {"better": f"better by more than {size}", "worse": f"worse by more than {size}"}
+    return {**words, "within": f"within {size}"}.get(status, status)
+
+
+def compared_briefly(settings: Settings, status: str) -> str:
+    """The same in few letters, for a table."""
+    if settings.margin and status in ("better", "worse"):
+        return f"> {margin_said(settings)} {status}"
+    return compared(settings, status)
+
+
+def margin_said(settings: Settings) -> str:
+    """The margin as it was given, in points or in the unit of the rewards.
+
+    >>> import bestarm as ba
+    >>> asked = {"option": "treatment", "question": "control", "control": "A"}
+    >>> margin_said(ba.evidence("examples/hospitals.csv", **asked, margin=0.01).settings)
+    '1 point'
+    """
+    if shows_percent(settings):
+        size = f"{100 * settings.margin:.10g}"
+        return f"{size} point{'s' * (size != '1')}"
+    return f"{settings.margin:g} {settings.unit}".rstrip()
+
+
+def no_lead(evidence: Evidence) -> str:
+    """The first claim about an option beside its control, which the e-value speaks against."""
+    size = f" by more than {margin_said(evidence.settings)}" if evidence.settings.margin else ""
+    return f"this option is not better than {evidence.settings.control}{size}"
+
+
+def shows_percent(settings: Settings) -> bool:
+    """Whether means are written in per cent: those of 0/1 rewards, and of a table that has percentages."""
+    if settings.unit:
+        return settings.percent and settings.unit == "%"
+    return settings.percent or settings.bounds is None
 
 
 def aim(evidence: Evidence) -> str:
@@ -132,7 +172,8 @@ def promise(evidence: Evidence) -> str:
         more = f" ({len(evidence.alarms) - 2} more alarms)" if len(evidence.alarms) > 2 else ""
         return f"Nothing is promised, because {reasons}{more}."
     if evidence.settings.question == "control":
-        kinds = ("better", "worse", "within the margin")[: 3 if evidence.settings.margin else 2]
+        kinds = [compared(evidence.settings, kind) for kind in ("better", "worse", "within")]
+        kinds = kinds[: 3 if evidence.settings.margin else 2]
         claims = ", ".join(f"“{kind}”" for kind in kinds[:-1])
         return f"With probability at least {1 - delta:g} every {claims} and “{kinds[-1]}” is right."
     if evidence.settings.question == "each" and not evidence.settings.simultaneous:

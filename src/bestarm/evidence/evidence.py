@@ -14,7 +14,7 @@ from bestarm.errors import InputError
 from bestarm.evidence.any_time import race
 from bestarm.evidence.arrivals import digest_of, queues_of
 from bestarm.evidence.conclude import claims_of, conclude, level_of, look_once, scale_of
-from bestarm.evidence.contests import Contest, contests_of, pair_name
+from bestarm.evidence.contests import Contest, contests_of, pair_name, with_rivals
 from bestarm.evidence.looks import (
     demand_look_left,
     demand_same,
@@ -28,7 +28,10 @@ from bestarm.evidence.record import Blocks, Counts, Evidence, Look, Settings
 from bestarm.evidence.settings import check_given, goal_of, settings_of, table_name
 from bestarm.problem.counted import Rows
 from bestarm.problem.tables import Columns, read_rows
+from bestarm.problem.tables.cells import PERCENT
+from bestarm.problem.tables.copies import copies_said
 from bestarm.problem.tables.grid import grid_step, too_many
+from bestarm.problem.tables.profile import looks_like_average
 from bestarm.problem.tables.propose import only_reading, propose
 from bestarm.problem.tables.ratings import ratings_of
 from bestarm.problem.tables.sources import open_table
@@ -201,10 +204,17 @@ def evidence(
         bounds=None if columns.trials else bounds,
         progress=reading,
     )
-    rows = replace(rows, notes=(*guessed, *rows.notes), sites=rows.sites if columns.site else ("",))
+    _demand_single_rewards(columns, rows)
+    rows = replace(
+        rows,
+        notes=(*guessed, *_copies(source, columns, sql, database), *rows.notes),
+        sites=rows.sites if columns.site else ("",),
+    )
     path = None if record is None else Path(record)
     before = previous(path)
     name = table_name(source, sql)
+    if (question or (before.settings.question if before else "")) == "each":
+        rows = with_rivals(rows)
     settings = settings_of(name, rows, before.settings if before else None, given)
     if before is not None and path is not None:
         demand_same(before, settings, path)
@@ -312,6 +322,31 @@ def _columns(
     reading = only_reading(found, table_name(source, sql))
     hint = "" if reading.columns.site is None or named["site"] else "; --site none leaves sites out"
     return reading.columns, (f"the table was read with {reading}{hint}",)
+
+
+def _copies(source: object, columns: Columns, sql: str | None, database: str | None) -> tuple[str, ...]:
+    """A note on rows that repeat another one exactly, in tables of single rewards that have an order."""
+    if columns.count or columns.trials or columns.ratings:
+        return ()
+    table = open_table(source, sql=sql, database=database)
+    note = "" if table.unordered else copies_said(table)
+    return (note,) if note else ()
+
+
+def _demand_single_rewards(columns: Columns, rows: Rows) -> None:
+    """InputError where averages or shares stand beside how many tries they are of."""
+    coins = bool(((rows.value == 0.0) | (rows.value == 1.0)).all())
+    if columns.count is None or columns.reward is None or coins:
+        return
+    if looks_like_average(columns.reward, PERCENT if rows.percent else ""):
+        raise InputError(
+            f'column "{columns.reward}" looks like averages or shares of "{columns.count}" tries each. '
+            "Nothing can be promised about them: how much single tries differ is not in the table",
+            expected="the result of each try, or of how many tries it was how often",
+            fix=f"If it holds shares, give --successes and --trials; to count each row as one reward, leave "
+            f'out --count; if each try gave exactly that number, give the column "{columns.reward}" another '
+            "name",
+        )
 
 
 def _on_grid(rows: Rows, settings: Settings) -> Rows:

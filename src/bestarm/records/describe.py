@@ -219,7 +219,18 @@ def what_helps(record: Record) -> str:
     asked = "question" in record.problem  # then ε is not supported
     cures += ["epsilon (an arm that is close enough)"] * (METHODS[record.method].epsilon and not asked)
     cures += ["a larger delta"] + ["tighter bounds"] * _has_real_numbers(record.problem)
-    return f"{text}What helps: {', '.join(cures)}."
+    return f"{text}What helps: {', '.join(cures)}.{_all_rows(record)}"
+
+
+def _all_rows(record: Record) -> str:
+    """That evidence uses all rows, where a table was played row by row; empty otherwise."""
+    data = Data.from_dict(record.problem)
+    if data is None or data.resample or not record.problem["finite"]:
+        return ""
+    return (
+        " A run plays rows in order until an option has none left; bestarm evidence on the same table uses "
+        "all rows, and may decide."
+    )
 
 
 def _ran_out(record: Record) -> str:

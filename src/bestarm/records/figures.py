@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 from bestarm.records.card import AnswerCard, CardCosts, Interval, LeadFacts, OptionFacts, Outlook
 from bestarm.records.recordings import remedy_for
@@ -30,6 +31,49 @@ def decimals(interval: Interval | None, scale: float = 1.0) -> int | None:
     return min(6, places) if places >= 0 else places + 1
 
 
+def places_of(rows: Iterable[tuple[float | None, Interval | None]], percent: bool) -> int | None:
+    """How many decimals all means of one column have: as many as any of them deserves by its interval.
+
+    Means that are not written in per cent keep at least three digits, however wide their intervals are. None
+    if no mean has an interval.
+
+    >>> places_of([(0.509, (0.43, 0.59)), (0.508, (0.505, 0.511))], True), places_of([(4.63, (0, 24))], False)
+    (2, 2)
+    """
+    known = [(mean, ends) for mean, ends in rows if mean is not None and ends is not None]
+    if not known:
+        return None
+    scale = 100.0 if percent else 1.0
+    spread = [ends for _, ends in known if ends[1] > ends[0]] or [ends for _, ends in known]
+    found = max(decimals(ends, scale) or 0 for ends in spread)
+    return found if percent else max(found, _three_digits([mean for mean, _ in known]))
+
+
+def _three_digits(values: Sequence[float]) -> int:
+    """The decimals that show three digits of the largest value, and that leave the smallest one readable."""
+    sizes = [math.floor(math.log10(abs(value))) for value in values if value]
+    return min(6, max(2 - max(sizes), min(0, 2 - min(sizes)))) if sizes else 0
+
+
+def mean_places(card: AnswerCard) -> int | None:
+    """How many decimals the means of a card have, in its sentences and in tables."""
+    rows = card.options or card.cells or card.sites
+    return places_of(((row.mean, row.interval) for row in rows), card.percent)
+
+
+def lead_places(card: AnswerCard) -> int | None:
+    """How many decimals the leads of a card have: as many as its means, or as their intervals deserve."""
+    leads = [*([card.lead] if card.lead else []), *card.lifts, *card.site_leads]
+    scale = 100.0 if card.percent else 1.0
+    found = [mean_places(card)]
+    found += [decimals(lead.interval, scale) for lead in leads if _is_wide(lead.interval)]
+    return max((places for places in found if places is not None), default=None)
+
+
+def _is_wide(interval: Interval | None) -> bool:
+    return interval is not None and interval[1] > interval[0]
+
+
 def _number(value: float, places: int | None) -> str:
     """A number with this many decimals, or four digits; never "-0"."""
     if places is None:
@@ -45,8 +89,10 @@ def _in_unit(text: str, percent: bool, unit: str) -> str:
     return f"{text} {unit}" if unit else text
 
 
-def said(value: float, interval: Interval | None, percent: bool, unit: str = "") -> str:
-    """A number, rounded to its interval, in per cent or in a unit.
+def said(
+    value: float, interval: Interval | None, percent: bool, unit: str = "", places: int | None = None
+) -> str:
+    """A number with these decimals, or rounded to its interval, in per cent or in a unit.
 
     >>> said(0.84617, (0.8123, 0.8777), True), said(0.84617, (0.8123, 0.8777), False), said(0.5, None, False)
     ('84.6 %', '0.846', '0.5')
@@ -54,7 +100,9 @@ def said(value: float, interval: Interval | None, percent: bool, unit: str = "")
     ('123 ms', '3,890,000 €')
     """
     scale = 100.0 if percent else 1.0
-    return _in_unit(_number(scale * value, decimals(interval, scale)), percent, unit)
+    if places is None:
+        places = places_of([(value, interval)], percent)
+    return _in_unit(_number(scale * value, places), percent, unit)
 
 
 def rough(value: float | None, percent: bool) -> str:
@@ -81,25 +129,25 @@ def span(interval: Interval, percent: bool, unit: str = "") -> str:
     return _in_unit(f"{low} to {high}", percent, unit)
 
 
-def option_said(row: OptionFacts, percent: bool, unit: str = "") -> str:
+def option_said(row: OptionFacts, percent: bool, unit: str = "", places: int | None = None) -> str:
     """The mean of an option and its interval."""
     if row.mean is None:
         return "not known" if row.pulls else "no pulls"
     if row.interval is None:
         text = rough(row.mean, percent)
         return text if percent else _in_unit(text, percent, unit)
-    return f"{said(row.mean, row.interval, percent, unit)} ({span(row.interval, percent, unit)})"
+    return f"{said(row.mean, row.interval, percent, unit, places)} ({span(row.interval, percent, unit)})"
 
 
-def number_of(lead: LeadFacts, percent: bool) -> str:
-    """The size of a lead, rounded to its interval."""
+def number_of(lead: LeadFacts, percent: bool, places: int | None = None) -> str:
+    """The size of a lead, with these decimals or rounded to its interval."""
     if lead.interval is None:
         return rough_gap(lead.value, percent)
     scale = 100.0 if percent else 1.0
-    return _number(scale * lead.value, decimals(lead.interval, scale))
+    return _number(scale * lead.value, decimals(lead.interval, scale) if places is None else places)
 
 
-def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
+def lead_said(lead: LeadFacts, percent: bool, unit: str = "", places: int | None = None) -> str:
     """A lead with its interval, in the unit of the rewards or in percentage points.
 
     >>> found = LeadFacts(option="B", over="A", kind="control", value=0.08, interval=(0.047, 0.112))
@@ -110,17 +158,19 @@ def lead_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
     '8 ms over A (0 to 11 over all others)'
     """
     scale, unit = (100.0, " points") if percent else (1.0, f" {unit}" if unit else "")
-    places, size = decimals(lead.interval, scale), number_of(lead, percent)
+    size = number_of(lead, percent, places)
     if percent and size in ("1", "-1"):
         unit = " point"
     text = f"{size}{unit} over {lead.over}"
     if lead.interval:
-        low, high = (_number(scale * end, places) for end in lead.interval)
+        low, high = (_number(scale * end, decimals(lead.interval, scale)) for end in lead.interval)
         text += f" ({low} to {high}{' over all others' * (lead.others > 1)})"
     return text
 
 
-def compared_said(lead: LeadFacts, percent: bool, unit: str = "") -> tuple[str, str]:
+def compared_said(
+    lead: LeadFacts, percent: bool, unit: str = "", places: int | None = None
+) -> tuple[str, str]:
     """A comparison with a control: how much better or worse an option is, and the interval.
 
     >>> found = LeadFacts(option="B", over="A", kind="control", value=-0.08, interval=(-0.27, 0.1))
@@ -128,14 +178,14 @@ def compared_said(lead: LeadFacts, percent: bool, unit: str = "") -> tuple[str, 
     ('8 points worse than A', '27 worse to 10 better')
     """
     scale, unit = (100.0, " points") if percent else (1.0, f" {unit}" if unit else "")
-    places = decimals(lead.interval, scale)
-    size = _number(scale * abs(lead.value), places)
+    own = decimals(lead.interval, scale)
+    size = _number(scale * abs(lead.value), own if places is None else places)
     if percent and size == "1":
         unit = " point"
     main = f"{size}{unit} {'better' if lead.value > 0 else 'worse'} than {lead.over}"
     if not size.strip("0.,"):
         main = f"about as good as {lead.over}"
-    return main, "" if lead.interval is None else _from_to(lead.interval, scale, places)
+    return main, "" if lead.interval is None else _from_to(lead.interval, scale, own)
 
 
 def _from_to(ends: Interval, scale: float, places: int | None, unit: str = "") -> str:
@@ -161,11 +211,11 @@ def lift_said(lead: LeadFacts) -> str:
 def ahead_said(card: AnswerCard) -> list[str]:
     """How far options are ahead, one sentence each: at each site, in all, or over a control."""
     leads = {lead.option: lead for lead in card.site_leads}
-    found = []
+    found, places = [], mean_places(card)
     for row in card.sites:
         lead = leads.pop(row.name, None)
         ahead = f"; ahead by {_with_lift(card, lead)}" if lead else ""
-        found.append(f"{row.name}: about {option_said(row, card.percent, card.unit)}{ahead}.")
+        found.append(f"{row.name}: about {option_said(row, card.percent, card.unit, places)}{ahead}.")
     found += [f"{lead.option} leads by {_with_lift(card, lead)}; this is open." for lead in leads.values()]
     if card.lead is not None:
         named = any(row.best for row in card.options)
@@ -182,14 +232,16 @@ def behind_said(card: AnswerCard, lead: LeadFacts) -> str:
 
 def _with_lift(card: AnswerCard, lead: LeadFacts) -> str:
     lift = lift_said(lead)
-    return difference_said(lead, card.percent, card.unit) + (f", which is {lift}" if lift else "")
+    return difference_said(lead, card.percent, card.unit, lead_places(card)) + (
+        f", which is {lift}" if lift else ""
+    )
 
 
-def difference_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
+def difference_said(lead: LeadFacts, percent: bool, unit: str = "", places: int | None = None) -> str:
     """A lead over a runner-up, or a comparison with a control, with its interval."""
     if lead.kind == "runner-up":
-        return lead_said(lead, percent, unit)
-    main, ends = compared_said(lead, percent, unit)
+        return lead_said(lead, percent, unit, places)
+    main, ends = compared_said(lead, percent, unit, places)
     return f"{main} ({ends})" if ends else main
 
 
@@ -274,23 +326,25 @@ def two_digits(n: int) -> int:
     return -(-n // size) * size
 
 
-def gap_said(gap: float, percent: bool, unit: str = "") -> str:
-    """The size of a difference of means, with two digits.
+def gap_said(gap: float, percent: bool, unit: str = "", places: int | None = None) -> str:
+    """The size of a difference of means, with these decimals or with two digits.
 
     >>> gap_said(-0.0123, True), gap_said(0.01, True), gap_said(0.5, False, "ms")
     ('1.2 points', '1 point', '0.5 ms')
     """
     if percent:
-        size = rough_gap(abs(gap), percent)
+        size = rough_gap(abs(gap), percent, places)
         return f"{size} point{'s' * (size != '1')}"
-    return f"{rough_gap(abs(gap), percent)} {unit}".rstrip()
+    return f"{rough_gap(abs(gap), percent, places)} {unit}".rstrip()
 
 
-def rough_gap(gap: float, percent: bool) -> str:
-    """A difference of means whose interval is not shown, with two digits and without its unit.
+def rough_gap(gap: float, percent: bool, places: int | None = None) -> str:
+    """A difference of means whose interval is not shown, without its unit: with these decimals or two digits.
 
     >>> rough_gap(0.2889, False), rough_gap(-0.0421, True), rough_gap(1234.5, False)
     ('0.29', '-4.2', '1,234')
     """
     gap = 100 * gap if percent else gap
+    if places is not None:
+        return _number(gap, places)
     return f"{gap:,.0f}" if abs(gap) >= 10 else f"{gap:.2g}"

@@ -11,6 +11,8 @@ from bestarm.records.card import AnswerCard, OptionFacts
 from bestarm.records.describe import dropped_groups, fate, nothing_promised
 from bestarm.records.figures import (
     ahead_said,
+    lead_places,
+    mean_places,
     number_of,
     option_said,
     rough,
@@ -46,7 +48,7 @@ def show_lead(card: AnswerCard) -> None:
     """Print the mean of the named option, and how far it is ahead."""
     best = next((row for row in card.options if row.best), None)
     if best is not None and best.mean is not None:
-        say_long(f"Its mean is about {option_said(best, card.percent, card.unit)}.")
+        say_long(f"Its mean is about {option_said(best, card.percent, card.unit, mean_places(card))}.")
     if best is not None and card.lead is None and card.kept:
         say_long(f"How far it is ahead is not known: the numbers of the others were {card.kept}.", "dim")
     told = ahead_said(card)
@@ -95,16 +97,15 @@ def _cells(row: OptionFacts, after: OptionFacts | None, card: AnswerCard) -> tup
     lead = ""
     if after is not None and after.mean is not None:
         gap = abs(row.mean - after.mean)
-        lead = _rounded(gap, row, card).removesuffix(" %") if row.interval else rough_gap(gap, card.percent)
+        lead = rough_gap(gap, card.percent, lead_places(card) if row.interval else None)
     if card.lead is not None and card.lead.option == row.name:  # as the sentence above the table has it
-        lead = number_of(card.lead, card.percent)
+        lead = number_of(card.lead, card.percent, lead_places(card))
     ends = span(row.interval, card.percent) if row.interval else ""
     pulls = "" if row.pulls is None else f"{row.pulls:,}"
-    return _rounded(row.mean, row, card), ends, pulls, lead
-
-
-def _rounded(value: float, row: OptionFacts, card: AnswerCard) -> str:
-    return said(value, row.interval, card.percent) if row.interval else rough(value, card.percent)
+    mean = rough(row.mean, card.percent)
+    if row.interval:
+        mean = said(row.mean, row.interval, card.percent, places=mean_places(card))
+    return mean, ends, pulls, lead
 
 
 def fates(record: Record) -> dict[str, str]:

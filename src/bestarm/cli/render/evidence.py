@@ -8,12 +8,22 @@ from pathlib import Path
 from rich.table import Table
 
 from bestarm.cli.render.card import say_long, show_headline, show_lead, show_next, show_risk
+from bestarm.cli.render.questions import show_options
 from bestarm.cli.terminal import out, safe
 from bestarm.evidence.card import evidence_card, lead_cells, steps
-from bestarm.evidence.describe import IF_INDEPENDENT, assumptions, evalue_said, method, ranked, status_of
+from bestarm.evidence.describe import (
+    IF_INDEPENDENT,
+    assumptions,
+    compared_briefly,
+    evalue_said,
+    method,
+    ranked,
+    status_of,
+)
 from bestarm.evidence.record import Evidence, Option
+from bestarm.evidence.sites import AT_EACH_SITE, means_by_site
 from bestarm.records.card import AnswerCard
-from bestarm.records.figures import rough, said, span
+from bestarm.records.figures import mean_places, rough, said, span
 
 MOST_ROWS = 20  # of a table
 
@@ -27,6 +37,9 @@ def show(evidence: Evidence, file: str | Path | None = None) -> None:
     show_risk(card)
     say_long(method(evidence), "dim")
     _show_options(evidence, card)
+    if (by_site := means_by_site(evidence)) is not None:
+        out.print(f"{AT_EACH_SITE}:", style="dim")
+        show_options(by_site, card, "rows")
     if withdrawn:
         say_long(IF_INDEPENDENT)
     for note in evidence.notes:
@@ -55,10 +68,11 @@ def _show_options(evidence: Evidence, card: AnswerCard) -> None:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     options, percent, leads = ranked(evidence), card.percent, lead_cells(card)
+    places = mean_places(card)
     for option in options[:MOST_ROWS]:
         cells = [safe(option.site)] if sites else []
         cells += [safe(option.name), f"{option.rows:,}"]
-        cells.append(_mean(option, percent) if stands else rough(option.mean, percent))
+        cells.append(_mean(option, percent, places) if stands else rough(option.mean, percent))
         if gaps:
             cells += map(safe, leads.get(option.name, ("", "")))
         elif stands:
@@ -66,15 +80,16 @@ def _show_options(evidence: Evidence, card: AnswerCard) -> None:
         cells.append(evalue_said(option.evalue) if option.tests else "")
         if fisher:
             cells.append(_pvalue(option))
-        table.add_row(*cells, option.status if gaps else status_of(evidence, option))
+        became = compared_briefly(settings, option.status) if gaps else status_of(evidence, option)
+        table.add_row(*cells, became)
     out.print(table)
     if len(options) > MOST_ROWS:
         out.print(f"… and {len(options) - MOST_ROWS:,} more options", style="dim")
 
 
-def _mean(option: Option, percent: bool) -> str:
-    """The mean of an option, rounded to its interval."""
-    return "–" if option.mean is None else said(option.mean, option.interval, percent)
+def _mean(option: Option, percent: bool, places: int | None) -> str:
+    """The mean of an option, with the decimals of its column."""
+    return "–" if option.mean is None else said(option.mean, option.interval, percent, places=places)
 
 
 def _pvalue(option: Option) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bestarm.cli.render.tables import Column, print_table
 from bestarm.cli.terminal import out, safe
 from bestarm.records.card import AnswerCard, OptionFacts
-from bestarm.records.figures import rough, said, span
+from bestarm.records.figures import mean_places, rough, said, span
 from bestarm.records.questions import OptionRow, OptionTable
 from bestarm.util.text import short_names
 
@@ -17,12 +17,15 @@ MOST_LETTERS = 12  # of the name of a site
 PULLS, SITE = 1, 2  # columns that a narrow terminal has no room for, the last one first
 
 
-def show_options(found: OptionTable, card: AnswerCard) -> None:
-    """Print options by site: means, the value over all sites with its interval, and who disagrees."""
+def show_options(found: OptionTable, card: AnswerCard, unit: str = "pulls") -> None:
+    """Print options by site: means, the value over all sites with its interval, and who disagrees.
+
+    `unit` is what rewards are counted in.
+    """
     ranks = {row.name: k for k, row in enumerate(card.options)}  # they may trim
     rows = sorted(found.rows, key=lambda row: ranks.get(row.name, len(ranks)))[:MOST_ROWS]
     names, results = [row.name for row in rows], [_result(row, card) for row in rows]
-    shown = print_table("option", names, _columns(found, rows, card), results)
+    shown = print_table("option", names, _columns(found, rows, card, unit), results)
     sites = sum(column.rank == SITE for column in shown)
     if (more := len(found.rows) - MOST_ROWS) > 0:
         out.print(f"… and {more} more options", style="dim")
@@ -35,10 +38,11 @@ def show_options(found: OptionTable, card: AnswerCard) -> None:
         out.print(safe(text), style="dim", soft_wrap=True)
 
 
-def _columns(found: OptionTable, rows: Sequence[OptionRow], card: AnswerCard) -> list[Column]:
+def _columns(found: OptionTable, rows: Sequence[OptionRow], card: AnswerCard, unit: str) -> list[Column]:
     """The value over all sites, the mean at each site, and the pulls."""
     known = {row.name: row for row in card.options if row.mean is not None}
-    values = [_value(row, known.get(row.name), card.percent) for row in rows if found.weighted]
+    places = mean_places(card)
+    values = [_value(row, known.get(row.name), card.percent, places) for row in rows if found.weighted]
     titles = list(short_names(found.sites, MOST_LETTERS).values())
     columns = [Column("value", [row[0] for row in values]), Column("interval", [row[1] for row in values])]
     return [
@@ -47,7 +51,7 @@ def _columns(found: OptionTable, rows: Sequence[OptionRow], card: AnswerCard) ->
             Column(title, [rough(row.means[j], card.percent) for row in rows], SITE)
             for j, title in enumerate(titles[:MOST_SITES])
         ),
-        Column("pulls", [f"{row.pulls:,}" for row in rows], PULLS),
+        Column(unit, [f"{row.pulls:,}" for row in rows], PULLS),
     ]
 
 
@@ -56,9 +60,9 @@ def _result(row: OptionRow, card: AnswerCard) -> str:
     return "named" if row.result == "best" and card.tone == "bad" else row.result
 
 
-def _value(row: OptionRow, known: OptionFacts | None, percent: bool) -> tuple[str, str]:
+def _value(row: OptionRow, known: OptionFacts | None, percent: bool, places: int | None) -> tuple[str, str]:
     """The value of an option over all sites, and its interval."""
     if known is None or known.mean is None:
         return rough(row.value, percent), ""
     ends = span(known.interval, percent) if known.interval else ""
-    return said(known.mean, known.interval, percent), ends
+    return said(known.mean, known.interval, percent, places=places), ends

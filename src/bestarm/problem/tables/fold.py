@@ -23,6 +23,7 @@ from bestarm.problem.tables.profile import looks_like_average
 from bestarm.util.text import counted, listed, shorten
 
 MOST_WAITING = 2**21  # entries before they are merged
+MOST_SHOWN = 6  # values of a column that `where` asks about
 LARGEST_COUNT = 2.0**50
 SKIP = 'missing = "skip" (a flag: --missing skip) leaves out rows without a name or a number'
 HOLD = "Declare bounds = [low, high] that contain every reward, including future ones"
@@ -103,6 +104,8 @@ class Fold:
         self.rows = self.used = self.skipped = self.bad = 0  # rows seen, kept, left out, unusable
         self.first: BadCell | None = None
         self.merged = False  # whether rows came merged, so that the number of a row means nothing
+        self.held: dict[str, set[str]] = {column: set() for column in request.where}  # a few values of each
+        self.asked: set[str] = set()  # the columns of `where` that hold a value that was asked for
         self._parts: list[Entries] = []
         self._empty: list[Integers] = []  # the names of rows that count nothing
         self._waiting = 0
@@ -150,6 +153,10 @@ class Fold:
             options, found = value if isinstance(value, list) else [value], cells[column]
             assert isinstance(found, Coded)
             table = [any(_matches(cell, option) for option in options) for cell in found.distinct]
+            if any(table):
+                self.asked.add(column)
+            elif len(self.held[column]) <= MOST_SHOWN:
+                self.held[column] |= {name_text(cell).strip() for cell in found.distinct[: MOST_SHOWN + 1]}
             keep &= np.array(table, dtype=bool)[found.code]
         return keep
 

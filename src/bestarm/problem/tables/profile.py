@@ -128,7 +128,7 @@ def _profile(name: str, cells: Sequence[object]) -> Profile:
         values = np.array([_value(found[cell], kind) for cell in cells])
         holds, unit = (BOOLEAN, "") if kind == BOOLEAN else (NUMBER, "" if kind == PLAIN else kind)
         return Profile(name, _NAMES.get(holds, holds), len(cells), len(left), missing, examples, values, unit)
-    dates = sum(_is_date(cell) for cell in found)
+    dates = sum(is_date(cell) for cell in found)
     holds = DATES if dates > 0.9 * len(left) else TEXT
     return Profile(name, holds, len(cells), len(left), missing, examples, none)
 
@@ -140,7 +140,8 @@ def _value(found: tuple[str, float] | None, kind: str) -> float:
     return math.nan if found is None or found[0] != kind else found[1]
 
 
-def _is_date(cell: object) -> bool:
+def is_date(cell: object) -> bool:
+    """Whether a cell holds a date or a time."""
     meaning = Times(None).meaning(cell)
     if meaning is not None and meaning[0] in (DATE, ZONED_DATE):
         return True

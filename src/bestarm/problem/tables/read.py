@@ -14,7 +14,7 @@ from bestarm.problem.csv_file import demand_columns
 from bestarm.problem.tables.batches import Table
 from bestarm.problem.tables.columns import Columns
 from bestarm.problem.tables.entries import cells_of
-from bestarm.problem.tables.fold import HOLD, Fold, Request
+from bestarm.problem.tables.fold import HOLD, MOST_SHOWN, Fold, Request
 from bestarm.problem.tables.names import settled
 from bestarm.problem.tables.ratings import ratings_of
 from bestarm.problem.tables.sources import open_table, place_of
@@ -126,9 +126,24 @@ def read_table(table: Table, request: Request, progress: Progress | None = None)
     if fold.bad or fold.unusual:
         raise _complaint(table, fold)
     if not fold.used:
-        raise InputError("no row is left", where=table.name, fix="Check where, and that the table has rows")
+        raise _no_row(table, fold)
     _check_percentages(table, fold)
     return fold
+
+
+def _no_row(table: Table, fold: Fold) -> InputError:
+    """What `where` asks for and the table does not have."""
+    for column, held in fold.held.items():
+        if column not in fold.asked and held:
+            value = fold.request.where[column]
+            asked = " or ".join(map(str, value)) if isinstance(value, list) else str(value)
+            names = sorted(held)
+            shown = ", ".join(shorten(name) for name in names[:MOST_SHOWN])
+            more = ", …" if len(names) > MOST_SHOWN else ""
+            return InputError(
+                f'no row has {column} = "{asked}"', where=table.name, expected=f"one of {shown}{more}"
+            )
+    return InputError("no row is left", where=table.name, fix="Check where, and that the table has rows")
 
 
 def _check_percentages(table: Table, fold: Fold) -> None:

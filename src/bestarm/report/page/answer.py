@@ -14,8 +14,10 @@ from bestarm.records.figures import (
     costs_said,
     gap_said,
     labels,
+    lead_places,
     lead_said,
     lift_said,
+    mean_places,
     next_steps,
     option_said,
     said,
@@ -102,22 +104,24 @@ def _best(card: AnswerCard) -> list[Html]:
     title += " overall" if card.sites else ""
     text = None
     if best is not None and best.mean is not None:
-        text = f"Its {clean(card.mean)} is about {option_said(best, card.percent, card.unit)}."
+        value = option_said(best, card.percent, card.unit, mean_places(card))
+        text = f"Its {clean(card.mean)} is about {value}."
     return [entry(title, name(card.best or (best.name if best else ""), 80), text)]
 
 
 def _sites(card: AnswerCard) -> list[Html]:
     """The best option of each site, or the one that leads, and how far it is ahead."""
     found, leads = [], {lead.option: lead for lead in card.site_leads}
+    places = mean_places(card)
     for row in card.sites:
         site, _, option = row.name.partition("/")
-        about = f"Its {clean(card.mean)} is about {option_said(row, card.percent, card.unit)}."
+        about = f"Its {clean(card.mean)} is about {option_said(row, card.percent, card.unit, places)}."
         lead = leads.pop(row.name, None)
-        ahead = lead and f"Ahead by {lead_said(lead, card.percent, card.unit)}."
+        ahead = lead and f"Ahead by {lead_said(lead, card.percent, card.unit, lead_places(card))}."
         found.append(entry(f"Best at {clean(site, 60)}", name(option, 80), about, ahead))
     for lead in leads.values():
         site, _, option = lead.option.partition("/")
-        ahead = f"It leads by {lead_said(lead, card.percent, card.unit)}."
+        ahead = f"It leads by {lead_said(lead, card.percent, card.unit, lead_places(card))}."
         found.append(entry(f"Open at {clean(site, 60)}", name(option, 80), ahead))
     return found
 
@@ -129,13 +133,13 @@ def _lead(card: AnswerCard) -> list[Html]:
         found.append(entry("Ahead by", "nothing", text))
     elif card.lead is not None:
         title = "Ahead by" if card.best else f"{card.lead.option} leads by"
-        main, _, rest = lead_said(card.lead, card.percent, card.unit).partition(" over ")
+        main, _, rest = lead_said(card.lead, card.percent, card.unit, lead_places(card)).partition(" over ")
         found.append(entry(title, main, f"over {rest}", _lift(card.lead)))
     elif card.kept and card.best and not card.lifts:
         text = "No client sent a summary, so the server does not know the numbers of the other options."
         found.append(entry("Ahead by", card.kept, text))
     for lead in card.lifts[:MOST_CLAIMS]:
-        main, ends = compared_said(lead, card.percent, card.unit)
+        main, ends = compared_said(lead, card.percent, card.unit, lead_places(card))
         main = main.removesuffix(f" than {lead.over}").removesuffix(f" as {lead.over}")
         main = "about equal" if main == "about as good" else main
         found.append(entry(f"{lead.option} against {lead.over}", main, ends, _lift(lead)))

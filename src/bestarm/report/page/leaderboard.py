@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bestarm.records.figures import number_of, rough, rough_gap, said, span
+from bestarm.records.figures import (
+    lead_places,
+    mean_places,
+    number_of,
+    places_of,
+    rough,
+    rough_gap,
+    said,
+    span,
+)
 from bestarm.report.colours import colour
 from bestarm.report.facts import RunFacts
 from bestarm.report.markup import Html, clean, join, name, table, tag, unbroken
@@ -22,6 +31,8 @@ SHORT = 24  # characters; a longer name may be broken
 APART = 44  # pixels between the numbers of the axis
 
 WIDTH = 150  # of the picture in a row
+
+Places = tuple[int | None, int | None]  # the decimals of all means, and of all leads
 
 
 def leaderboard(facts: RunFacts) -> Html | None:
@@ -47,13 +58,21 @@ def leaderboard_by_site(facts: RunFacts) -> Html | None:
 def _leaderboard(facts: RunFacts, ranked: Sequence[Standing], ranks: Sequence[int], text: str) -> Html | None:
     if all(one.mean is None and one.state == "in" for one in ranked):
         return None
-    x = _axis(facts, ranked)
+    x, places = _axis(facts, ranked), _places(facts, ranked)
 
     def made(some: slice, caption: str) -> Html:
-        return _table(facts, ranked[some], ranks[some], x, caption)
+        return _table(facts, ranked[some], ranks[some], x, places, caption)
 
     note = tag("p", unbroken(_said(facts, ranked, text)), class_="note")
     return join(note, in_two(len(ranked), made, "" if facts.verdict else ", by now"))
+
+
+def _places(facts: RunFacts, ranked: Sequence[Standing]) -> Places:
+    """The decimals of the columns: those of the answer card, once there is one."""
+    own = places_of(((one.mean, _ends(one)) for one in ranked), facts.percent)
+    if facts.card is None or mean_places(facts.card) is None:
+        return own, own
+    return mean_places(facts.card), lead_places(facts.card)
 
 
 def _what_intervals_promise(facts: RunFacts) -> str:
@@ -90,7 +109,12 @@ def _axis(facts: RunFacts, ranked: Sequence[Standing]) -> Axis | None:
 
 
 def _table(
-    facts: RunFacts, shown: Sequence[Standing], ranks: Sequence[int], x: Axis | None, caption: str
+    facts: RunFacts,
+    shown: Sequence[Standing],
+    ranks: Sequence[int],
+    x: Axis | None,
+    places: Places,
+    caption: str,
 ) -> Html:
     head: list[Any] = [
         "",
@@ -108,11 +132,11 @@ def _table(
         [
             str(rank) if one.mean is not None else "–",
             _option(one),
-            _rounded(facts, one, one.mean),
-            _whisker(facts, one, x),
+            _mean(facts, one, places),
+            _whisker(facts, one, x, places),
             _interval(facts, one),
             number(one.pulls),
-            _lead(facts, one),
+            _lead(facts, one, places),
             tag("span", one.became, class_="when"),
             tag("span", one.left, class_="when") if one.left else "–",
             tag("span", one.why, class_="why") if one.why else "–",
@@ -143,20 +167,21 @@ def _ends(one: Standing) -> tuple[float, float] | None:
     return None if one.lower is None or one.upper is None else (one.lower, one.upper)
 
 
-def _rounded(facts: RunFacts, one: Standing, value: float | None) -> str:
-    """A number of an option: rounded to its interval, in per cent where the answer card writes per cent."""
-    ends = _ends(one)
-    return rough(value, facts.percent) if value is None or ends is None else said(value, ends, facts.percent)
+def _mean(facts: RunFacts, one: Standing, places: Places) -> str:
+    """The mean of an option, in per cent where the answer card writes per cent."""
+    if one.mean is None or _ends(one) is None:
+        return rough(one.mean, facts.percent)
+    return said(one.mean, _ends(one), facts.percent, places=places[0])
 
 
-def _lead(facts: RunFacts, one: Standing) -> str:
+def _lead(facts: RunFacts, one: Standing, places: Places) -> str:
     """The lead over the next option: of the first one as the answer card writes it."""
     lead = facts.card.lead if facts.card else None
     if lead is not None and lead.option == one.name and one.lead is not None:
-        return number_of(lead, facts.percent)
-    if one.lead is not None and _ends(one) is None:
-        return rough_gap(one.lead, facts.percent)
-    return _rounded(facts, one, one.lead).removesuffix(" %")
+        return number_of(lead, facts.percent, places[1])
+    if one.lead is None:
+        return "–"
+    return rough_gap(one.lead, facts.percent, None if _ends(one) is None else places[1])
 
 
 def _interval(facts: RunFacts, one: Standing) -> str:
@@ -164,12 +189,12 @@ def _interval(facts: RunFacts, one: Standing) -> str:
     return "–" if ends is None else span(ends, facts.percent)
 
 
-def _whisker(facts: RunFacts, one: Standing, x: Axis | None) -> Html | None:
+def _whisker(facts: RunFacts, one: Standing, x: Axis | None, places: Places) -> Html | None:
     """The mean with its interval, on the axis of all rows."""
     if x is None or one.mean is None:
         return None
     parts: list[Any] = []
-    told = f"{clean(one.name, 80)}: {_rounded(facts, one, one.mean)}"
+    told = f"{clean(one.name, 80)}: {_mean(facts, one, places)}"
     if one.lower is not None and one.upper is not None:
         told += f", {_interval(facts, one)}"
         parts.append(path([(x(one.lower), 9), (x(one.upper), 9)], class_="whisker"))

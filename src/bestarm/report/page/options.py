@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from bestarm.records.figures import rough, said
+from bestarm.records.figures import mean_places, rough, said
 from bestarm.records.questions import OptionRow, OptionTable
 from bestarm.report.colours import places
 from bestarm.report.facts import RunFacts
 from bestarm.report.markup import Html, join, name, table, tag, unbroken
 from bestarm.report.numbers import number
 from bestarm.report.page.parts import MOST_ROWS
-from bestarm.report.standings import named, states, winners
+from bestarm.report.standings import State, named, states, winners
 from bestarm.report.svg.chart import dot
 from bestarm.util.text import counted
 
 
 def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
     """Options as rows, sites as columns. The best mean of a site is bold; sites that disagree are marked."""
-    dissent, place, state = dict(found.dissenters), places(facts.roster), states(facts)
+    dissent, state = dict(found.dissenters), states(facts)
     head: list[Any] = [
         "option",
         *(["value"] if found.weighted else []),
@@ -28,35 +29,56 @@ def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
     ]
     answers = facts.verdict.answers if facts.verdict else ()
     stars = {(answer.site, answer.option) for answer in answers if answer.answer == "best"}
-    rows: list[list[Any]] = []
-    shown_rows = _ranked(facts, found)[:MOST_ROWS]
-    for row in shown_rows:
-        means = [
-            _mean(rough(mean, facts.percent), best == row.name, (site, row.name) in stars)
-            for site, mean, best in zip(found.sites, row.means, found.bests, strict=True)
-        ]
-        won = state.get(row.name) == "won"
-        option = tag("span", dot(place.get(row.name, 0), won=won), name(row.name, 80), class_="option")
-        cells = [option, *means, number(row.pulls)]
-        if found.weighted:
+    ranked, place = _ranked(facts, found), places(facts.roster)
+    rows, marks = _rows(found, ranked, facts.percent, place, state, stars)
+    if found.weighted:
+        for row, cells in zip(ranked, rows, strict=False):
             cells.insert(1, _value(facts, row))
             cells.append(named(facts) if row.name in winners(facts) else row.result)
-        rows.append(cells)
-    marks: list[dict[str, Any]] = [
-        {
-            "data_option": place.get(row.name, 0),
-            "class_": {"won": "won", "out": "lost"}.get(state.get(row.name, "in")),
-        }
-        for row in shown_rows
-    ]
     if found.weighted and len(set(found.weights)) > 1:
         weights = [number(weight, 3) for weight in found.weights]
         rows.append([tag("em", "weight of the site"), "", *weights, "", ""])
     last = len(head) - found.weighted
     shown = table(head, rows, numbers=set(range(1, last)), caption=_caption(found), marks=marks)
+    return join(_dissent(found), shown, _cut(found), tag("p", _note(facts, found), class_="note"))
+
+
+def means_at_sites(
+    found: OptionTable, percent: bool, place: Mapping[str, int], state: Mapping[str, State], note: str
+) -> Html:
+    """The same for recorded rows: the plain mean of each option at each site."""
+    head = ["option", *(name(site, 60) for site in found.sites), "rows"]
+    rows, marks = _rows(found, found.rows, percent, place, state)
+    shown = table(head, rows, numbers=set(range(1, len(head))), caption=_caption(found), marks=marks)
+    return join(shown, _cut(found), tag("p", note, class_="note"))
+
+
+def _rows(
+    found: OptionTable,
+    ranked: Sequence[OptionRow],
+    percent: bool,
+    place: Mapping[str, int],
+    state: Mapping[str, State],
+    stars: Set[tuple[str | None, str | None]] = frozenset(),
+) -> tuple[list[list[Any]], list[dict[str, Any]]]:
+    """The option, its mean at each site and how often it was tried, and the marks of each row."""
+    rows: list[list[Any]] = []
+    marks: list[dict[str, Any]] = []
+    for row in ranked[:MOST_ROWS]:
+        means = [
+            _mean(rough(mean, percent), best == row.name, (site, row.name) in stars)
+            for site, mean, best in zip(found.sites, row.means, found.bests, strict=True)
+        ]
+        at, became = place.get(row.name, 0), state.get(row.name, "in")
+        option = tag("span", dot(at, won=became == "won"), name(row.name, 80), class_="option")
+        rows.append([option, *means, number(row.pulls)])
+        marks.append({"data_option": at, "class_": {"won": "won", "out": "lost"}.get(became)})
+    return rows, marks
+
+
+def _cut(found: OptionTable) -> Html | None:
     more = len(found.rows) - MOST_ROWS
-    cut = tag("p", f"{more:,} further options are in the record.", class_="note") if more > 0 else None
-    return join(_dissent(found), shown, cut, tag("p", _note(facts, found), class_="note"))
+    return tag("p", f"{more:,} further options are in the record.", class_="note") if more > 0 else None
 
 
 def _ranked(facts: RunFacts, found: OptionTable) -> list[OptionRow]:
@@ -67,9 +89,10 @@ def _ranked(facts: RunFacts, found: OptionTable) -> list[OptionRow]:
 
 def _value(facts: RunFacts, row: OptionRow) -> str:
     """The value of an option over all sites: that of the answer card, once there is one."""
+    places = mean_places(facts.card) if facts.card else None
     for option in facts.card.options if facts.card else ():
         if option.name == row.name and option.mean is not None and option.interval is not None:
-            return said(option.mean, option.interval, facts.percent)
+            return said(option.mean, option.interval, facts.percent, places=places)
         if option.name == row.name and option.mean is not None:
             return rough(option.mean, facts.percent)
     return rough(row.value, facts.percent)

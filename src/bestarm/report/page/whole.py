@@ -19,7 +19,7 @@ from bestarm.report import facts as collect
 from bestarm.report.facts import Facts, SiteFacts, StudyFacts
 from bestarm.report.markup import Html, clean, tag
 from bestarm.report.page.arena import arena_sections
-from bestarm.report.page.evidence import evidence_sections
+from bestarm.report.page.evidence import UNSAVED, evidence_sections
 from bestarm.report.page.parts import Section, script, style
 from bestarm.report.page.run import run_sections
 from bestarm.report.page.site import site_sections
@@ -122,9 +122,9 @@ def of_record(
     return page(facts, msgspec.json.encode(record.to_dict()), file_name)
 
 
-def of_evidence(evidence: Evidence, file_name: str = "evidence.json") -> str:
-    """The page of what recorded data show."""
-    link = _download(msgspec.json.encode(evidence.to_dict()), file_name)
+def of_evidence(evidence: Evidence, file_name: str | None = None) -> str:
+    """The page of what recorded data show; `file_name` is where the record was saved, if it was."""
+    link = _download(msgspec.json.encode(evidence.to_dict()), file_name or UNSAVED)
     return document(f"bestarm: {headline(evidence)}", evidence_sections(evidence, link, file_name))
 
 
