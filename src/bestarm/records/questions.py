@@ -21,7 +21,7 @@ from bestarm.problem.scale import Scale
 from bestarm.protocol.rounds import OTHER_SITES
 from bestarm.protocol.trace import Wealth
 from bestarm.protocol.verdict import REASONS, Answer, Verdict
-from bestarm.records.describe import are_shares, unit_of
+from bestarm.records.describe import are_shares, unit_of, why_undecided
 from bestarm.records.figures import said, span
 from bestarm.records.record import Record
 from bestarm.util.text import counted, listed
@@ -197,7 +197,8 @@ def _result(
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """What the words about the answers depend on.
 
-    `dropped` are the sites that the operator dropped, `liars` how many sites may lie.
+    `dropped` are the sites that the operator dropped, `liars` how many sites may lie, `why` is what ended an
+    undecided run, as precisely as the record allows.
     """
 
     problem: dict[str, Any]
@@ -207,6 +208,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     margin: float = 0.0
     liars: int = 0
     dropped: frozenset[str] = frozenset()
+    why: str = ""
 
     @staticmethod
     def of(record: Record) -> Situation:
@@ -219,6 +221,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
             margin=record.options.get("margin", 0.0),
             liars=record.options.get("byzantine", 0),
             dropped=frozenset(w["group"] for w in record.warnings if OTHER_SITES in w["text"]),
+            why=why_undecided(record) if record.verdict.reason else "",
         )
 
     @property
@@ -277,6 +280,8 @@ def _sentence(answer: Answer, found: Situation) -> str:
     if answer.answer == "within":
         return f"{answer.option} is within the margin of {question.control}{_number(answer, found)}."
     why = "dropped by the operator" if answer.reason == "dropped" else REASONS.get(str(answer.reason), "")
+    if answer.reason == found.verdict.reason and found.why:
+        why = found.why
     if answer.option is not None:
         return f"{answer.option} is open: {why}{_number(answer, found)}."
     left = f" Still in: {', '.join(answer.candidates)}." if answer.candidates else ""

@@ -259,5 +259,5 @@ def of_desk(desk: Desk) -> RunFacts:
         waiting=tuple(desk.waiting_for()),
         dropped=tuple(desk.dropped),
         refused=refused,
-        notes=tuple(NoteFacts(note.client, note.text, note.round, note.later) for note in desk.notes),
+        notes=tuple(NoteFacts(*note) for note in desk.notes if not note.routine),
     )
