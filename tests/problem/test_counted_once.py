@@ -13,6 +13,7 @@ import pytest
 
 import bestarm as ba
 from bestarm import InputError, Problem, Recording, cli
+from bestarm.cli.verify import verify_federation
 from bestarm.deploy.federation import files
 from bestarm.deploy.federation.desk import NOTE_BYTES
 from bestarm.deploy.federation.site import Site
@@ -333,7 +334,7 @@ def test_where_rewards_are_not_added_up_copies_of_a_file_break_no_promise(federa
     assert ba.verify(record).ok
 
 
-SITES = {site: {"a": 0.9, "b": 0.1} for site in ("Aachen", "Bonn", "Essen")}
+SITES = {"Aachen": {"a": 0.95, "b": 0.1}, "Bonn": {"a": 0.6, "b": 0.1}, "Essen": {"a": 0.5, "b": 0.05}}
 QUESTIONS = {
     "overall": ("bet", {"weights": {"Aachen": 3, "Bonn": 2, "Essen": 1}}, {}),
     "each": ("bet", {}, {}),
@@ -370,7 +371,7 @@ def test_a_site_with_the_file_of_another_site_withdraws_the_promise(tmp_path, ca
     assert verify(tmp_path / "fed").ok
     cli.show(record)
     assert f'No safe answer: group "Essen": {text}.' in " ".join(capsys.readouterr().out.split())
-    cli.main(["verify", str(tmp_path / "fed")])
+    verify_federation(tmp_path / "fed", None, as_json=False)
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith(f'Nothing is promised: group "Essen": {text}.')
     assert "rows" not in said, "a note that only names the rows is not shown"
