@@ -265,7 +265,7 @@ async def _bare_server(folder: Path, rounds: int) -> None:
             left = clients
             while left:
                 batch = [await sub.next_msg(LIMIT)]
-                until = time.perf_counter() + wire.GATHER_SECONDS
+                until = time.perf_counter() + wire.gather_seconds(left)
                 while sub.pending_msgs + 1 < left and time.perf_counter() < until:
                     await asyncio.sleep(0.001)
                 batch += [await sub.next_msg() for _ in range(sub.pending_msgs)]

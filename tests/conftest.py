@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import marking
+from bestarm.deploy import process
 from bestarm.protocol.registry import METHODS
 from bestarm.simulate.lying_client import ATTACKS
 
@@ -33,6 +34,9 @@ settings.load_profile("ci")
 
 def pytest_configure(config: pytest.Config) -> None:
     marking.fast = "not slow" in (config.option.markexpr or "")
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    process.PORTS = process.PORTS[worker::workers]  # two workers never use the same port
 
 
 @pytest.fixture(autouse=True)

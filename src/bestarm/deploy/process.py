@@ -20,6 +20,7 @@ Handler = Callable[[int, FrameType | None], object] | int | None  # of a signal
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
+PORTS = range(20_000, 32_000)  # outside the range that the system assigns by itself
 _given: set[int] = set()  # ports
 
 # extra -> module that is imported -> package that provides it
@@ -158,12 +159,12 @@ def demand_packages(extra: str) -> None:
 
 
 def free_port() -> int:
-    """A port on which nothing listens now, outside the range that the system assigns by itself.
+    """A port on which nothing listens now, one of PORTS.
 
     It is a random one, and a process gets each port only once, so that it can be used some time later.
     """
     while True:
-        port = 20_000 + secrets.randbelow(12_000)
+        port = secrets.choice(PORTS)
         if port in _given:
             continue
         with socket.socket() as probe, contextlib.suppress(OSError):

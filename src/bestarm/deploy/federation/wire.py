@@ -36,7 +36,8 @@ CONNECT_SECONDS = 6.0
 PULL_SECONDS = 15.0  # how long a consumer's request stays open
 EXPIRED = "408"  # the status of a request that was open for so long
 STATUS_LINE = b"NATS/1.0 "  # begins the headers of a message about a request; others have no status
-GATHER_SECONDS = 0.005  # the longest wait for messages that share a write with the first one
+# The wait for messages that share a write with the first one: for each that is missing, at least and at most.
+EACH_SECONDS, GATHER_SECONDS, LONGEST_GATHER = 0.0001, 0.005, 0.02
 REFUSED_SECONDS = 0.2  # before another request, if the broker refuses one
 SLOW_SYNC = 0.005  # seconds
 LATE_SECONDS = 5.0  # wait for the stream before a warning, doubled each time
@@ -312,6 +313,17 @@ def storing_seconds(clients: int) -> float:
     return max(2.0, clients * SLOW_SYNC)
 
 
+def gather_seconds(missing: int) -> float:
+    """How long to wait for messages that share a write, if so many are missing.
+
+    A round waits for all of them anyway, and a write to the journal delays the broker on the same disk.
+
+    >>> gather_seconds(16), gather_seconds(100), gather_seconds(5000)
+    (0.005, 0.01, 0.02)
+    """
+    return max(GATHER_SECONDS, min(LONGEST_GATHER, missing * EACH_SECONDS))
+
+
 async def request(nc: Connection, subject: str, data: bytes, timeout: float) -> bytes:
     """Return the answer to a request; empty if there is none in time."""
     try:
@@ -369,7 +381,7 @@ class Feed:
     async def next(self, timeout: float | None, enough: int = 1) -> list[Any]:
         """Return the messages that are there or arrive; none after `timeout` seconds, or after ``wake``.
 
-        If there are some, but fewer than `enough`, more of them may arrive within GATHER_SECONDS.
+        If there are some, but fewer than `enough`, it waits a moment for more: see ``gather_seconds``.
         """
         try:
             if not self.open:
@@ -389,7 +401,7 @@ class Feed:
         if 0 < len(self.found) < enough:
             self.enough = enough
             try:
-                await self._wait(GATHER_SECONDS)
+                await self._wait(gather_seconds(enough))
             finally:
                 self.enough = 1
         self.woken = False

@@ -203,7 +203,5 @@ def _trims(card: AnswerCard, peers: bool) -> Html | None:
     caption += "; a dashed ring marks a liar" if liars else ""
     caption += ", ▲ the true mean." if any(row.true is not None for row in card.trims) else "."
     if peers and card.alpha is not None:
-        caption += (
-            " The mean in the answer above is the middle of the bounds that decided, not of the claims."
-        )
+        caption += " The answer above has the mean that the peer decided with, not that of the claims."
     return figure(partial(trims, card.trims, card.percent), caption)
