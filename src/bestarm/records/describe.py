@@ -83,9 +83,9 @@ def privacy_said(problem: Mapping[str, Any]) -> str:
     if epsilon is None:
         return ""
     return (
-        f"Privacy: ε = {epsilon:g} per pull. Each reward was replaced at once by a random answer. No answer is "
-        f"more than {math.exp(epsilon):.3g} times as likely for one reward as for another. A person who gives "
-        "k rewards has k·ε. Means are estimated from the answers."
+        f"Privacy: ε = {epsilon:g} per pull. Each reward was replaced at once by a random answer. "
+        f"No answer is more than {math.exp(epsilon):.3g} times as likely for one reward as for another. "
+        "A person who gives k rewards has k·ε. Means are estimated from the answers."
     )
 
 

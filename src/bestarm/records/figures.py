@@ -159,17 +159,17 @@ def lift_said(lead: LeadFacts) -> str:
 
 def ahead_said(card: AnswerCard) -> list[str]:
     """How far options are ahead, one sentence each: at each site, in all, or over a control."""
-    leads = {lead.option: lead for lead in card.site_leads}
-    found = []
+    leads, found = {lead.option: lead for lead in card.site_leads}, list[str]()
+    if card.lead is not None:
+        named = any(row.best for row in card.options)
+        whose = f"{card.lead.option} is ahead overall by" if card.sites else "Ahead by"
+        first = whose if named else f"{card.lead.option} leads by"
+        found.append(f"{first} {_with_lift(card, card.lead)}.")
     for row in card.sites:
         lead = leads.pop(row.name, None)
         ahead = f"; ahead by {_with_lift(card, lead)}" if lead else ""
         found.append(f"{row.name}: about {option_said(row, card.percent, card.unit)}{ahead}.")
     found += [f"{lead.option} leads by {_with_lift(card, lead)}; this is open." for lead in leads.values()]
-    if card.lead is not None:
-        named = any(row.best for row in card.options)
-        first = "Ahead by" if named else f"{card.lead.option} leads by"
-        found.append(f"{first} {_with_lift(card, card.lead)}.")
     return [*found, *(f"{lift.option}: {_with_lift(card, lift)}." for lift in card.lifts)]
 
 

@@ -224,7 +224,7 @@ def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
     claimed["warnings"] = [
         w for w in plain["warnings"] if not any(text in w["text"] for text in (SAME, CUT_OFF, FILLED))
     ]
-    found["certificate"] = as_before(found["certificate"], claimed["certificate"])
+    found["certificate"] = as_before(server.certificate(), plain["verdict"]["certificate"]["server"])
     for key, value in plain_json(found).items():
         if not _agree(value, claimed[key]):
             yield f"{key} does not follow from the messages to the server"

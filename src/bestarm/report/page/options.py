@@ -49,9 +49,12 @@ def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
         }
         for row in shown_rows
     ]
-    if found.weighted and len(set(found.weights)) > 1:
-        weights = [number(weight, 3) for weight in found.weights]
+    blank = [""] * found.weighted
+    if found.weighted and len(set(filter(None, found.weights))) > 1:
+        weights = [number(weight, 3) if weight else "–" for weight in found.weights]
         rows.append([tag("em", "weight of the site"), "", *weights, "", ""])
+    at = [sum(row.at[j] for row in found.rows) for j in range(len(found.sites))]
+    rows.append([tag("em", "pulls at the site"), *blank, *map(number, at), number(sum(at)), *blank])
     last = len(head) - found.weighted
     shown = table(head, rows, numbers=set(range(1, last)), caption=_caption(found), marks=marks)
     more = len(found.rows) - MOST_ROWS
@@ -95,7 +98,7 @@ def _caption(found: OptionTable) -> str:
 def _note(facts: RunFacts, found: OptionTable) -> str:
     if not found.weighted:
         return "The mean of each option at each site; the best of a site is in bold. A star marks an answer."
-    average = "average" if len(set(found.weights)) <= 1 else "weighted average"
+    average = "average" if len(set(filter(None, found.weights))) <= 1 else "weighted average"
     f = facts.options.get("byzantine") or 0
     ends = "the highest and the lowest" if f == 1 else f"the {f} highest and the {f} lowest"
     rest = f", without {ends}, because {counted(f, 'site')} may lie" if f else ""
