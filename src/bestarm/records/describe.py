@@ -209,10 +209,12 @@ def why_undecided(record: Record) -> str:
         return found
     if finite and budget is None:
         return "the data are used up"
-    limits = [f"the budget of pulls per client ({budget:,})"] * (budget is not None)
-    if record.verdict.certificate["local"] is None or finite:  # a server can't see which of them it was
-        limits.append("what a site has" if not finite else "the data")
-    return f"{' or '.join(limits)} is too small for the next step"
+    if budget is None:
+        return REASONS[reason]
+    limit = f"the budget of pulls per client ({budget:,})"
+    if finite or record.verdict.certificate["local"] is None:  # it may have been the data
+        return f"{limit}, or what a site has, is too small for the next step"
+    return f"{limit} is too small for the next step"
 
 
 def what_helps(record: Record) -> str:

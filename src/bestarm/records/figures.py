@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from bestarm.records.build import SAME
 from bestarm.records.card import AnswerCard, CardCosts, Interval, LeadFacts, OptionFacts, Outlook
 from bestarm.records.recordings import remedy_for
 from bestarm.util.text import counted
@@ -225,7 +226,10 @@ def next_steps(card: AnswerCard, outlook: Outlook | None, helps: str = "") -> li
     if card.tone == "bad" and (remedy := remedy_for(card.risk)):
         found += ["Do not act on this answer.", remedy]
     elif card.tone == "bad" and card.risk.startswith("Nothing is promised"):
-        found.append("Do not act on this answer: remove the cause above, or raise byzantine, and run again.")
+        cure = "remove the cause above, or raise byzantine"
+        if SAME in card.risk:
+            cure = "give each client the file of its own site"
+        found.append(f"Do not act on this answer: {cure}, and run again.")
     elif card.tone == "amber":
         found += _undecided(outlook, helps)
     else:

@@ -154,9 +154,7 @@ def option_table(
     order = np.argsort(-np.nan_to_num(value, nan=-1.0), kind="stable") if weighted else range(len(rows))
     return OptionTable(
         sites=tuple(group.name for group in layout.groups),
-        weights=tuple(
-            _rescaled(layout.question.weights, [bool(present[cells.site == j].any()) for j in sites])
-        ),
+        weights=tuple(_rescaled(layout.question.weights, there)),
         weighted=weighted,
         rows=tuple(rows[k] for k in order),
         bests=tuple(_best(cells.options, by_site[j]) for j in sites),

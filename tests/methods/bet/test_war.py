@@ -167,7 +167,7 @@ def test_the_wealth_among_lying_sites_is_at_most_that_of_the_honest_ones(rewards
 
 @pytest.mark.parametrize("war_of", [war_of_groups, war_of_sites])
 def test_wars_get_somewhere(war_of):
-    """Otherwise the tests above would say little: if nobody loses patience, blocks are closed and arms leave."""
+    """Or the tests above would say little: blocks are closed if nobody loses patience, and arms leave."""
     blocks, exits = 0, 0
     for seed in range(20):
         war = war_of(random.Random(seed), "coins")
