@@ -372,7 +372,7 @@ def _control_promise(found: Situation) -> Iterator[str]:
             f"{found.delta + found.alpha:g}, if means do not change."
         )
     if found.margin:
-        yield f"The margin is {found.apart}: an option that is better or worse by less may stay open."
+        yield f"Better and worse mean by more than the margin of {found.apart}."
     elif any(not answer.decided for answer in found.verdict.answers):
         yield NO_MARGIN
 

@@ -25,10 +25,10 @@ def show_options(found: OptionTable, card: AnswerCard) -> None:
     columns = _columns(found, rows, card)
     shown = print_table("option", names, columns, results)
     sites = sum(column.rank == SITE for column in shown)
-    rest = [column for column in columns if column.rank == SITE][sites:]
-    while rest:  # a narrow terminal shows the other sites below
-        shown = print_table("option", names, rest, [""] * len(names))
-        sites, rest = sites + len(shown), rest[max(1, len(shown)) :]
+    below = [column for column in columns if column.rank == SITE][sites:]
+    while below:  # a narrow terminal shows the other sites in further tables
+        shown = print_table("option", names, below, [""] * len(names))
+        sites, below = sites + len(shown), below[max(1, len(shown)) :]
     if (more := len(found.rows) - MOST_ROWS) > 0:
         out.print(f"… and {more} more options", style="dim")
     if (more := len(found.sites) - sites) > 0:

@@ -104,7 +104,8 @@ def _note(facts: RunFacts, found: OptionTable) -> str:
     rest = f", without {ends}, because {counted(f, 'site')} may lie" if f else ""
     return (
         f"The value of an option is its {average} over all sites{rest}. Beside it, its mean at each site; "
-        "the best mean of a site is in bold. A mean alone proves nothing about a single site."
+        "the best mean of a site is in bold. A mean alone proves nothing about a single site. Means at sites "
+        "are those of closed blocks; pulls also count a last block that was not closed."
     )
 
 
