@@ -176,7 +176,7 @@ def test_a_client_s_note_is_shown_with_its_round_and_whether_messages_came_later
     notes = verify(tmp_path / "fed").notes
     assert notes == (("west-1", "wrong file", 0, True), ("east-1", "all rewards were played", 1, False))
     done = bestarm("verify", tmp_path / "fed")
-    assert "west-1 said (in round 0; messages from it came later): wrong file" in done.stdout
+    assert "west-1 said (in round 0; it has sent messages since): wrong file" in done.stdout
     assert "east-1 said (in round 1): all rewards were played" in done.stdout
     html = page.read(tmp_path / "fed")
     told, trust = html.index('<section id="notes"'), html.index('<section id="trust"')

@@ -52,7 +52,7 @@ def pulled(source, *asked):
 def refusal(source, arm="a", times=1):
     """The text of the InputError that a pull raises."""
     (error,) = pulled(source, (arm, times))
-    assert type(error) is InputError, error
+    assert isinstance(error, InputError), error
     return str(error)
 
 

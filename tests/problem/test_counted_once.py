@@ -13,6 +13,7 @@ import pytest
 
 import bestarm as ba
 from bestarm import InputError, Problem, Recording, cli
+from bestarm.cli.verify import verify_federation
 from bestarm.deploy.federation import files
 from bestarm.deploy.federation.desk import NOTE_BYTES
 from bestarm.deploy.federation.site import Site
@@ -25,6 +26,8 @@ from bestarm.graphs.generators import complete
 from bestarm.problem.layout import Layout
 from bestarm.problem.rewards import Bernoulli
 from bestarm.protocol.rounds import DROPPED
+from bestarm.records.build import FOREIGN
+from bestarm.records.describe import nothing_promised
 from bestarm.report import page
 from bestarm.scenario.load import scenario_from_dict
 from bestarm.simulate import run_journal as kept
@@ -324,8 +327,71 @@ def test_where_rewards_are_not_added_up_copies_of_a_file_break_no_promise(federa
     """Robust Fed-SEL and peers take a union bound over clients, which needs no independence between them."""
     same = written(tmp_path / "same.csv", 20)
     folds = federation("robust-fed-sel", {"west-1": same, "west-2": same}, period=3000)
-    assert folds.desk.notes == [], "and the server need not know what a client plays"
-    assert folds.desk.warnings == []
+    text = f"west-1 and west-2 {SHARED}: one of them may have been given the other's file"
+    assert folds.desk.warnings == [{"group": "west", "round": 0, "text": text}]
+    record = folds.go()
+    assert nothing_promised(record) == ""
+    assert ba.verify(record).ok
+
+
+SITES = {"Aachen": {"a": 0.95, "b": 0.1}, "Bonn": {"a": 0.6, "b": 0.1}, "Essen": {"a": 0.5, "b": 0.05}}
+QUESTIONS = {
+    "overall": ("bet", {"weights": {"Aachen": 3, "Bonn": 2, "Essen": 1}}, {}),
+    "each": ("bet", {}, {}),
+    "control": ("bet", {"control": "b"}, {}),
+    "anywhere": ("bet", {}, {}),
+    "fisher": ("fisher", {}, {}),
+    "fed-sel": ("fed-sel", {}, {"period": 3000}),
+}
+
+
+@pytest.mark.parametrize("asked", QUESTIONS)
+def test_a_site_with_the_file_of_another_site_withdraws_the_promise(tmp_path, capsys, asked):
+    method, keys, options = QUESTIONS[asked]
+    kind = asked if method == "bet" else "anywhere"
+    problem = ba.Problem.from_rewards(SITES).asking(kind, **keys)
+    case = ba.Scenario(problem, method, None, {"delta": 0.1, **options})
+    files.init(case, tmp_path / "fed", port=0)
+    folds = Folds(tmp_path / "fed", Coins(case.problem))
+    try:
+        told = {"Aachen-1": 1, "Bonn-1": 2, "Essen-1": 1}
+        for client, seed in told.items():
+            path = written(tmp_path / f"{client}.csv", 200, seed=seed)
+            site = folds.sites[client]
+            pulls(site, FromCsv(path, arms=site.group.arms, rows="once"), lambda site: site.pulls)
+            folds.desk.take(site.notes)
+        text = f"Aachen-1 and Essen-1 {FOREIGN}"
+        assert folds.desk.warnings == [{"group": "Essen", "round": 0, "text": text}]
+        record = folds.go()
+        assert record.verdict.status == "identified"
+        assert ba.verify(record).ok
+        record.save(tmp_path / "fed" / files.RECORD)
+    finally:
+        folds.close()
+    assert verify(tmp_path / "fed").ok
+    cli.show(record)
+    assert f'No safe answer: group "Essen": {text}.' in " ".join(capsys.readouterr().out.split())
+    verify_federation(tmp_path / "fed", None, as_json=False)
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith(f'Nothing is promised: group "Essen": {text}.')
+    assert "rows" not in said, "a note that only names the rows is not shown"
+    html = page.read(tmp_path / "fed")
+    assert "Nothing is promised: " in html
+    assert "is played once" not in html
+
+
+def test_sites_with_few_equal_rows_have_them_by_chance(tmp_path):
+    files.init(scenario("bet", SITES, delta=0.1), tmp_path / "fed", port=0)
+    folds = Folds(tmp_path / "fed", Coins(scenario("bet", SITES).problem))
+    try:
+        for client, site in folds.sites.items():
+            path = written(tmp_path / f"{client}.csv", 8)
+            pulls(site, FromCsv(path, arms=site.group.arms, rows="once"), lambda site: site.pulls)
+            folds.desk.take(site.notes)
+        assert len(folds.desk.notes) == 3
+        assert folds.desk.warnings == []
+    finally:
+        folds.close()
 
 
 def test_a_note_that_only_resembles_a_recording_s_is_an_ordinary_note(federation):

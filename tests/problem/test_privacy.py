@@ -366,13 +366,9 @@ def test_errors_of_a_source_that_cannot_start_do_not_show_rewards(tmp_path, monk
     assert hidden == (caught.value.__cause__ is None)
 
 
-@pytest.mark.parametrize("hidden", [True, False])
-def test_an_alarm_about_an_unexpected_error_shows_no_reward(tmp_path, hidden):
-    problem = Problem.from_rewards({"west": {"a": 0.5, "b": 0.5}})
-    files.init(ba.Scenario(problem.private(1.0) if hidden else problem, "bet"), tmp_path / "fed", port=0)
-    place = files.Place.load(tmp_path / "fed" / "clients" / "west-1")
-    assert (str(RAW) in words_of(ValueError(f"not {RAW}"), place)) != hidden
-    assert words_of(InputError("this is checked where it is raised"), place).startswith("this is checked")
+def test_an_alarm_about_an_unexpected_error_shows_no_reward():
+    assert str(RAW) not in words_of(ValueError(f"not {RAW}"))
+    assert words_of(InputError("this is checked where it is raised")).startswith("this is checked")
 
 
 @pytest.mark.parametrize("hidden", [True, False])

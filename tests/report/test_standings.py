@@ -254,7 +254,7 @@ def test_an_option_has_one_value_on_a_page_also_where_sites_may_lie():
     facts = collect.of_record(ba.identify(ba.Problem.from_rewards(rows), seed=1, **keys), quick=True)
     made = {key: str(body) for key, _, body in page.sections(facts)}
     first = {row[1]: row[2] for row in cells_of(made["leaderboard"])}
-    second = {row[0]: row[1] for row in cells_of(made["options"])}
+    second = {row[0]: row[1] for row in cells_of(made["options"]) if row[0] != "pulls at the site"}
     assert first.keys() == {"A", "B", "C"}
     assert first == second
     assert "without the highest and the lowest, because 1 site may lie" in made["options"]

@@ -31,7 +31,9 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="the folder that fed
 NatsUrl = Annotated[
     str | None, typer.Option(metavar="URL", help="the address of NATS [default: the one that init wrote]")
 ]
-ClientName = Annotated[str, typer.Argument(metavar="CLIENT", help="a client of the scenario")]
+ClientName = Annotated[
+    str, typer.Argument(metavar="CLIENT", help="a client of the scenario, or a site that has only one")
+]
 
 
 @app.command("init")
@@ -87,7 +89,7 @@ def revoke(folder: Folder, client: ClientName, as_json: Json = False) -> int:
     """Revoke a client's key. Broker and server refuse it from now on."""
     from bestarm.deploy.federation import files
 
-    files.revoke(folder, client)
+    client = files.revoke(folder, client)
     return say({"client": client, "revoked": True}, f"the key of {client} is revoked", as_json)
 
 
@@ -96,7 +98,7 @@ def allow(folder: Folder, client: ClientName, as_json: Json = False) -> int:
     """Let a client connect again. The server had cut it off because it flooded the broker."""
     from bestarm.deploy.federation import files
 
-    files.allow(folder, client)
+    client = files.allow(folder, client)
     return say({"client": client, "allowed": True}, f"{client} may connect again", as_json)
 
 
@@ -105,7 +107,7 @@ def drop(folder: Folder, client: ClientName, as_json: Json = False) -> int:
     """Continue a run without a client. The certificate records your decision."""
     from bestarm.deploy.federation import files
 
-    files.drop(folder, client)
+    client = files.drop(folder, client)
     return say({"client": client, "dropped": True}, f"the run continues without {client}", as_json)
 
 
@@ -175,6 +177,14 @@ def demo(
 def server(
     folder: Folder,
     logs: LogOptions,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="listen on this port instead of the one that init wrote; clients then need "
+            "--nats tls://HOST:PORT",
+        ),
+    ] = None,
     nats: NatsUrl = None,
     monitor: Annotated[
         str | None,
@@ -218,6 +228,7 @@ def server(
         with server_table(quiet=as_json or log.takes_stderr) as watch:
             run = Server(
                 folder,
+                port=port,
                 url=nats,
                 monitor=monitor,
                 patience=patience,
@@ -240,8 +251,9 @@ def server(
         print(json.dumps(record.to_dict()))
     else:
         show(record)
+        undecided = record.verdict.status == "undecided"
         for note in run.desk.notes:  # what the verdict is about, or why a client did not come, in its words
-            if note.text == REDRAWN or (record.verdict.status == "undecided" and not note.later):
+            if note.text == REDRAWN or (undecided and not (note.later or note.routine)):
                 out.print(safe(told(note)), soft_wrap=True)
         where = shlex.quote(str(folder))
         text = f"record: {folder / 'record.json'}. Next: bestarm verify {where}, bestarm report {where}"
@@ -295,7 +307,7 @@ def client(
     log_verdict(verdict.status if verdict else "no verdict", arm)
     facts = {"client": run.place.client, "arm": arm, "pulls": run.site.pulls}
     text = f"{arm} is the best arm" if arm else "the run ended without a verdict"
-    if verdict and verdict.answers and arm:
-        text = f"the answer is: {arm}"
+    if verdict and verdict.answers:
+        text = f"the answer is: {arm}" if arm else f"the run ended undecided: {verdict.parts}"
     say(facts, f"{text}; {counted(run.site.pulls, 'pull')} made here", as_json)
     return OK if arm or verdict is None else UNDECIDED

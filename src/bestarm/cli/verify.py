@@ -18,6 +18,7 @@ from bestarm.deploy.experiment.folder import is_experiment
 from bestarm.errors import InputError
 from bestarm.evidence.record import Evidence
 from bestarm.evidence.record import is_evidence as is_recorded_evidence
+from bestarm.records.describe import nothing_promised
 from bestarm.records.record import Record
 from bestarm.records.verify import verify as verify_run
 from bestarm.simulate import run_journal
@@ -101,6 +102,8 @@ def _verify_record(path: Path, replay: bool, roster: Path | None, as_json: bool)
     if as_json:
         print(json.dumps({"ok": result.ok, "failures": result.failures}))
     elif result.ok:
+        if why := nothing_promised(loaded):
+            out.print(f"Nothing is promised: {safe(why)}.", style="red", soft_wrap=True)
         out.print(f"{safe(str(path))} is sound.")
         if loaded.peers is not None and not replay:
             how = "only --replay checks their verdicts"
@@ -109,6 +112,7 @@ def _verify_record(path: Path, replay: bool, roster: Path | None, as_json: bool)
             out.print(f"The record does not contain the messages that each peer received: {how}.")
     else:
         _show_failures(result.failures)
+        _show_not_sound(path, result.failures)
     return OK if result.ok else NOT_VERIFIED
 
 
@@ -133,6 +137,7 @@ def _verify_experiment(path: Path, roster: Path | None, as_json: bool) -> int:
         print(json.dumps(facts))
     elif failures:
         _show_failures(failures)
+        _show_not_sound(path, failures)
     else:
         end = "it is not finished" if verdict is None else verdict.summary or f"undecided ({verdict.reason})"
         counts = f"{counted(found.assigned, 'assignment')}, {counted(found.told, 'reward')}"
@@ -159,12 +164,19 @@ def _verify_recorded(path: Path, replay: bool, roster: Path | None, as_json: boo
         out.print(f"{safe(str(path))} is sound: every conclusion follows from its counts.", soft_wrap=True)
     else:
         _show_failures(result.failures)
+        _show_not_sound(path, result.failures)
     return OK if result.ok else NOT_VERIFIED
 
 
 def _show_failures(failures: Sequence[str]) -> None:
     for failure in failures:
         out.print(f"- {safe(failure)}")
+
+
+def _show_not_sound(path: Path, failures: Sequence[str]) -> None:
+    """Print the last line after failures."""
+    reasons = counted(len(failures), "reason")
+    out.print(f"{safe(str(path))} is NOT sound, for {reasons} (see above).", style="red", soft_wrap=True)
 
 
 def verify_federation(folder: Path, roster: Path | None, as_json: bool) -> int:
@@ -189,7 +201,9 @@ def verify_federation(folder: Path, roster: Path | None, as_json: bool) -> int:
         notes = [note._asdict() for note in found.notes]
         print(json.dumps({**_facts_of(found), "notes": notes, "key_changes": found.changes}))
         return OK if found.ok else NOT_VERIFIED
-    remarks = [told(note) for note in found.notes] + [f"Keys, {text}." for text in found.changes]
+    remarks = [told(note) for note in found.notes if not note.routine] + [
+        f"Keys, {text}." for text in found.changes
+    ]
     return _show_finding(folder, found, remarks)
 
 
@@ -217,12 +231,15 @@ def _facts_of(found: Finding) -> dict[str, object]:
 
 def _show_finding(folder: Path, found: Finding, remarks: Sequence[str] = ()) -> int:
     """Print what the verification of a folder found, and return the exit code."""
+    if found.record and (why := nothing_promised(found.record)):
+        out.print(f"Nothing is promised: {safe(why)}.", style="red", soft_wrap=True)
     _show_failures(found.failures)
     for client, why in found.suspects.items():
         out.print(f"Proven faulty: {safe(client)}, {safe(why)}.", style="red")
     for text in remarks:
         out.print(safe(text), soft_wrap=True)
     if not found.ok:
+        _show_not_sound(folder, found.failures)
         return NOT_VERIFIED
     verdict = found.record.verdict if found.record else None
     end = "it is not finished" if verdict is None else verdict.summary or f"undecided ({verdict.reason})"

@@ -59,8 +59,8 @@ class Pulls(ABC):
         return True
 
     @property
-    def pooled(self) -> bool:
-        """Whether the rewards of several clients of this group are pooled."""
+    def compared(self) -> bool:
+        """Whether somebody compares the recordings that the sites play."""
         return False
 
     def stop(self, reason: str) -> None:

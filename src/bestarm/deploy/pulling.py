@@ -19,7 +19,7 @@ import numpy as np
 from bestarm.deploy.process import checkpoint, together
 from bestarm.deploy.pull_ledger import Pulls, log
 from bestarm.deploy.sources import Exhausted, FromCommand, FromCsv, FromHttp, FromPython, Source, SourceFailed
-from bestarm.errors import InputError
+from bestarm.errors import UNSHOWN, InputError, RewardError
 from bestarm.problem.coins import flips
 from bestarm.problem.layout import Group
 from bestarm.problem.scale import Scale
@@ -82,7 +82,7 @@ class Puller:
             self.source.demand_same(self.site.played, self.site.redrawn)
             if self.source.redraws:
                 self.site.note(REDRAWN)
-            elif self.source.marks and self.site.pooled and self.scale.privacy is None:
+            elif self.source.marks and self.site.compared and self.scale.privacy is None:
                 self.site.note(PLAYED + _told(self.source.marks))
             self.site.supply([self.source.left(arm) for arm in self.site.group.arms])
             self.after()
@@ -202,13 +202,14 @@ class Puller:
 def demand_coin(source: Source, arm: str, reward: float, scale: Scale, group: Group) -> None:
     """Raise InputError if this group pays 0 or 1 only, and this reward is something in between."""
     if group.binary and min(1.0, max(0.0, scale.inner(reward))) not in (0.0, 1.0):
-        raise InputError(
-            f"gave a reward of {reward!r}",
-            where=f'{source.name}, arm "{arm}"',
-            expected=f"{scale.low:g} or {scale.high:g}: the scenario says that this group pays "
+        about = {
+            "where": f'{source.name}, arm "{arm}"',
+            "expected": f"{scale.low:g} or {scale.high:g}: the scenario says that this group pays "
             "nothing in between",
-            fix='Write arms = ["name", "name"] in the scenario, without binary; or use method fisher',
-        )
+            "fix": 'Write arms = ["name", "name"] in the scenario, without binary; or use method fisher',
+        }
+        plain = InputError(f"gave a reward in between ({UNSHOWN})", **about)
+        raise RewardError(f"gave a reward of {reward!r}", **about, plain=plain)
 
 
 def _told(marks: Mapping[int, str]) -> str:
@@ -222,6 +223,16 @@ def recordings(note: str) -> list[str]:
     ['1024 rows 3f2a', '1500 rows 90ce']
     """
     return note.removeprefix(PLAYED).split(", ") if note.startswith(PLAYED) else []
+
+
+def telling(note: str) -> list[str]:
+    """Those of ``recordings`` that two sites can't have by chance: none if the note has one digest only.
+
+    >>> telling(PLAYED + _told({1024: "3f2a", 1500: "90ce"})), telling(PLAYED + _told({3: "77aa"}))
+    (['1024 rows 3f2a', '1500 rows 90ce'], [])
+    """
+    found = recordings(note)
+    return found if len(found) > 1 else []
 
 
 def source_from(

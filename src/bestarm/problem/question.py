@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -236,6 +237,15 @@ def _control(groups: Sequence[Group], value: object) -> str:
     return value
 
 
+SAME_OPTIONS = (
+    "the same options at every site, since an option that is tried at other sites would be judged by those "
+    "sites (confounding by site)"
+)
+LEAVE_OUT = (
+    'leave the option out, or compare averages over the sites that offer it with missing_options = "average"'
+)
+
+
 def _demand_common(groups: Sequence[Group], question: Question) -> None:
     """Options that some sites do not offer would be compared across different sites."""
     if question.kind == "each":
@@ -249,16 +259,23 @@ def _demand_common(groups: Sequence[Group], question: Question) -> None:
         return
     if question.missing_options == "average":
         return
-    names = dict.fromkeys(name for group in groups for name in group.arms)
+    offered = Counter(name for group in groups for name in group.arms)
     for group in groups:
-        for name in names:
+        lacking = [name for name, count in offered.items() if name not in group.arms and count > 1]
+        own = [name for name in group.arms if offered[name] == 1]
+        if own and lacking:  # it differs from all others
+            raise InputError(
+                f'only site "{group.name}" offers "{own[0]}", and it has no "{lacking[0]}"',
+                expected=SAME_OPTIONS,
+                fix=f"If these are the same option, use one name at every site; otherwise {LEAVE_OUT}",
+            )
+    for group in groups:
+        for name in offered:
             if name not in group.arms:
                 raise InputError(
                     f'site "{group.name}" does not offer the option "{name}"',
-                    expected="the same options at every site, since an option that is tried at other sites "
-                    "would be judged by those sites (confounding by site)",
-                    fix="Leave the option out, or compare averages over the sites that offer it with "
-                    'missing_options = "average"',
+                    expected=SAME_OPTIONS,
+                    fix=LEAVE_OUT[0].upper() + LEAVE_OUT[1:],
                 )
 
 

@@ -212,6 +212,15 @@ class ForesightedClient(Protocol):
 
 
 @runtime_checkable
+class LackingClient(Protocol):
+    """A client that says why it makes no more pulls, although rewards are left."""
+
+    @property
+    def lack(self) -> str:
+        """What the next pulls are too many for, in words; empty if it is nothing."""
+
+
+@runtime_checkable
 class SiteServer(Protocol):
     """A server whose clients need not all wait for each other, and whose sites may have their own answers."""
 

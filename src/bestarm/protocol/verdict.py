@@ -100,6 +100,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             return self.arm
         return ", ".join(_in_words(answer) for answer in self.answers)
 
+    @property
+    def parts(self) -> str:
+        """All answers in a few words, the open ones last, such as "A: better, B: open"."""
+        return ", ".join(_in_words(answer) for answer in sorted(self.answers, key=lambda a: not a.decided))
+
     def __repr__(self) -> str:
         if self.status == "identified":
             mean = "" if self.mean is None else f", mean {self.mean:.4g}"
@@ -111,11 +116,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 def _in_words(answer: Answer) -> str:
     if answer.answer != "best":
         return f"{answer.option}: {answer.answer}"
-    return f"{answer.option}" if answer.site is None else f"{answer.site}: {answer.option}"
+    best = answer.option or "open"
+    if answer.site is not None:
+        return f"{answer.site}: {best}"
+    return best if answer.option else f"overall: {best}"
 
 
 REASONS: dict[str, str] = {
-    "budget": "the allowed pulls, or the data, are used up",
+    "budget": "the allowed pulls, or the data, are too few for the next step",
     "rounds": "the allowed number of rounds is used up",
     "time": "the time limit was reached",
     "tie": "the votes of a group's clients are tied",

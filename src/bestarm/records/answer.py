@@ -18,6 +18,7 @@ from bestarm.protocol.registry import METHODS
 from bestarm.records.card import KEPT, AnswerCard, CardCosts, OptionFacts, Tone
 from bestarm.records.describe import aim, best_is_in, mean_of, still_in, why_undecided
 from bestarm.records.figures import gap_said, said
+from bestarm.records.pulls import known_pulls
 from bestarm.records.questions import Situation, title
 from bestarm.records.questions import headline as answers_in_words
 from bestarm.records.questions import promise as promises_in_words
@@ -306,8 +307,9 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _costs(record: Record) -> CardCosts:
+    made = known_pulls(record)
     return CardCosts(
-        pulls=None if record.pulls is None else record.pulls.total,
+        pulls=sum(made.values()) if made else None,
         rounds=None if record.peers is not None else record.rounds,
         bits=record.bits.up + record.bits.down,
         after=record.bits.after,

@@ -29,7 +29,10 @@ from bestarm.records.recordings import withdrawals
 from bestarm.util.text import shorten
 from bestarm.version import __version__
 
-SHARED = "play the same recording, so each of its rewards counts more than once"  # of clients, in a warning
+SAME = "play the same recording"  # of two clients, in a warning
+SHARED = f"{SAME}, so each of its rewards counts more than once"  # in a group whose rewards are pooled
+FOREIGN = f"{SAME}, so the answer about one of their sites is not about its own data"
+COPIED = f"{SAME}: one of them may have been given the other's file"  # in a group whose clients are compared
 FILLED = "did not come by their deadline and count as"  # of rewards, in a warning
 CUT_OFF = "was cut off because it flooded the broker"  # of a client, in a warning
 

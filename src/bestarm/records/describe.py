@@ -18,9 +18,10 @@ from bestarm.protocol.options import make
 from bestarm.protocol.registry import METHODS
 from bestarm.protocol.rounds import DROPPED
 from bestarm.protocol.verdict import REASONS
-from bestarm.records.build import SHARED
+from bestarm.records.build import FOREIGN, SHARED
 from bestarm.records.record import Record
 from bestarm.records.recordings import withdrawn
+from bestarm.records.shortage import shortage
 from bestarm.util.text import counted
 
 ENDED_EARLY = ("budget", "rounds", "time", "interrupted")  # reasons that are not errors
@@ -82,8 +83,8 @@ def privacy_said(problem: Mapping[str, Any]) -> str:
     if epsilon is None:
         return ""
     return (
-        f"Privacy: ε = {epsilon:g} per pull. Each reward was replaced at once by a random answer. Whatever "
-        f"the reward was, the probability of an answer changes by at most a factor {math.exp(epsilon):.3g}. "
+        f"Privacy: ε = {epsilon:g} per pull. Each reward was replaced at once by a random answer. "
+        f"No answer is more than {math.exp(epsilon):.3g} times as likely for one reward as for another. "
         "A person who gives k rewards has k·ε. Means are estimated from the answers."
     )
 
@@ -106,7 +107,7 @@ def nothing_promised(record: Record) -> str:
     """Why this run carries no guarantee; empty if it does.
 
     Possible reasons: nothing is proved about the method, there are more liars than the run or its network
-    tolerates, clients of a group play the same recording, or recorded rewards are not independent draws.
+    tolerates, clients play the same recording, or recorded rewards are not independent draws.
     """
     return METHODS[record.method].unproved or premise_broken(record)
 
@@ -122,10 +123,15 @@ def premise_broken(record: Record) -> str:
 
 
 def broken_by_data(warnings: Iterable[Mapping[str, Any]]) -> str:
-    """Clients of a group that play the same recording, or rewards that drift; empty if there are none."""
+    """Clients that play the same recording, or rewards that drift; empty if there are none."""
     warnings = list(warnings)
-    found = (f'group "{w["group"]}": {w["text"]}' for w in warnings if SHARED in w["text"])
+    found = (f'group "{w["group"]}": {w["text"]}' for w in warnings if _breaks(w["text"]))
     return next(found, "") or withdrawn(warnings)
+
+
+def _breaks(text: str) -> bool:
+    """Whether a warning is that rewards count twice, or count for a site that is not theirs."""
+    return SHARED in text or FOREIGN in text
 
 
 def too_many(problem: Mapping[str, Any], options: Mapping[str, Any], liars: Collection[str]) -> str:
@@ -202,11 +208,18 @@ def why_undecided(record: Record) -> str:
         record.options.get("budget"),
         record.problem["finite"],
     )
-    if reason == "budget" and budget is not None and not finite:
-        return f"the budget of pulls per client ({budget:,}) is too small for the next step"
-    if reason == "budget" and budget is None and finite:
+    if reason != "budget":
+        return REASONS[reason]
+    if found := shortage(record):
+        return found
+    if finite and budget is None:
         return "the data are used up"
-    return REASONS[reason]
+    if budget is None:
+        return REASONS[reason]
+    limit = f"the budget of pulls per client ({budget:,})"
+    if finite or record.verdict.certificate["local"] is None:  # it may have been the data
+        return f"{limit}, or what a site has, is too small for the next step"
+    return f"{limit} is too small for the next step"
 
 
 def what_helps(record: Record) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from bestarm.records.build import SAME
 from bestarm.records.card import AnswerCard, CardCosts, Interval, LeadFacts, OptionFacts, Outlook
 from bestarm.records.recordings import remedy_for
 from bestarm.util.text import counted
@@ -211,17 +212,18 @@ def lift_said(lead: LeadFacts) -> str:
 def ahead_said(card: AnswerCard) -> list[str]:
     """How far options are ahead, one sentence each: at each site, in all, or over a control."""
     leads = {lead.option: lead for lead in card.site_leads}
-    found, places = [], mean_places(card)
+    found, places = list[str](), mean_places(card)
+    if card.lead is not None:
+        named = any(row.best for row in card.options)
+        whose = f"{card.lead.option} is ahead overall by" if card.sites else "Ahead by"
+        first = whose if named else f"{card.lead.option} leads by"
+        told = f"{first} {_with_lift(card, card.lead)}."
+        found.append(f"Behind {behind_said(card, card.lead)}." if card.lead.value < 0 else told)
     for row in card.sites:
         lead = leads.pop(row.name, None)
         ahead = f"; ahead by {_with_lift(card, lead)}" if lead else ""
         found.append(f"{row.name}: about {option_said(row, card.percent, card.unit, places)}{ahead}.")
     found += [f"{lead.option} leads by {_with_lift(card, lead)}; this is open." for lead in leads.values()]
-    if card.lead is not None:
-        named = any(row.best for row in card.options)
-        first = "Ahead by" if named else f"{card.lead.option} leads by"
-        told = f"{first} {_with_lift(card, card.lead)}."
-        found.append(f"Behind {behind_said(card, card.lead)}." if card.lead.value < 0 else told)
     return [*found, *(f"{lift.option}: {_with_lift(card, lift)}." for lift in card.lifts)]
 
 
@@ -289,7 +291,10 @@ def next_steps(card: AnswerCard, outlook: Outlook | None, helps: str = "") -> li
     elif card.tone == "bad" and (remedy := remedy_for(card.risk)):
         found += ["Do not act on this answer.", remedy]
     elif card.tone == "bad" and card.risk.startswith("Nothing is promised"):
-        found.append("Do not act on this answer: remove the cause above, or raise byzantine, and run again.")
+        cure = "remove the cause above, or raise byzantine"
+        if SAME in card.risk:
+            cure = "give each client the file of its own site"
+        found.append(f"Do not act on this answer: {cure}, and run again.")
     elif card.tone == "amber":
         found += _undecided(outlook, helps)
     else:

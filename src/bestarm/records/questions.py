@@ -19,10 +19,12 @@ from bestarm.problem.problem import Problem
 from bestarm.problem.question import KINDS, Cells, Question, lead_said, shared_options
 from bestarm.problem.scale import Scale
 from bestarm.protocol.rounds import OTHER_SITES
+from bestarm.protocol.summaries import Summary
 from bestarm.protocol.trace import Wealth
 from bestarm.protocol.verdict import REASONS, Answer, Verdict
-from bestarm.records.describe import are_shares, unit_of
-from bestarm.records.figures import said, span
+from bestarm.records.describe import are_shares, unit_of, why_undecided
+from bestarm.records.figures import gap_said, said, span
+from bestarm.records.pulls import pulls_of_cells
 from bestarm.records.record import Record
 from bestarm.util.text import counted, listed
 
@@ -92,7 +94,10 @@ def question_of(problem: Mapping[str, Any]) -> Question:
 
 
 def option_table(
-    problem: Mapping[str, Any], verdict: Verdict | None, certificate: Mapping[str, Any]
+    problem: Mapping[str, Any],
+    verdict: Verdict | None,
+    certificate: Mapping[str, Any],
+    summaries: Mapping[str, Summary] | None = None,
 ) -> OptionTable | None:
     """The table of a run, which may still be in progress; None for the question "anywhere".
 
@@ -104,6 +109,8 @@ def option_table(
         The verdict, if there is one.
     certificate : mapping
         The parts of the server and of the clients.
+    summaries : mapping, optional
+        What clients sent after the verdict: with it, pulls of a block that was not closed count too.
 
     Returns
     -------
@@ -117,8 +124,10 @@ def option_table(
     cells = Cells.of(layout)
     count = np.asarray(certificate["server"]["cells"]["count"], dtype=np.float64)
     total = np.asarray(certificate["server"]["cells"]["total"], dtype=np.float64)
+    made = pulls_of_cells(layout, certificate["server"]["cells"], summaries)
     gone = {row[1] for row in certificate["server"]["events"] if row[0] == "drop"}
     present = np.array([name not in gone for name in layout.clients])
+    there = [bool(present[cells.site == j].any()) for j in range(len(layout.groups))]
     mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     sites = range(len(layout.groups))
     by_site = np.array([_average(mean[present & (cells.site == j)]) for j in sites])
@@ -134,9 +143,9 @@ def option_table(
             name=name,
             value=_user(value[k], scale.user) if weighted else None,
             means=tuple(_user(x, scale.user) for x in by_site[:, k]),
-            pulls=int(count[:, k].sum()),
+            pulls=int(made[:, k].sum()),
             result=_result(name, layout.question, verdict, certificate, k),
-            at=tuple(int(count[cells.site == j, k].sum()) for j in sites),
+            at=tuple(int(made[cells.site == j, k].sum()) for j in sites),
             left=tuple(left.get((k, j)) for j in sites),
             why=tuple(bets.get((k, j + over_all)) if (k, j) in left else None for j in sites),
         )
@@ -145,11 +154,17 @@ def option_table(
     order = np.argsort(-np.nan_to_num(value, nan=-1.0), kind="stable") if weighted else range(len(rows))
     return OptionTable(
         sites=tuple(group.name for group in layout.groups),
-        weights=layout.question.weights,
+        weights=tuple(_rescaled(layout.question.weights, there)),
         weighted=weighted,
         rows=tuple(rows[k] for k in order),
         bests=tuple(_best(cells.options, by_site[j]) for j in sites),
     )
+
+
+def _rescaled(weights: Sequence[float], there: Sequence[bool]) -> Iterator[float]:
+    """The weights of the sites that were not dropped, in proportion; 0 for the others."""
+    total = math.fsum(w for w, stays in zip(weights, there, strict=False) if stays)
+    return (w / total if stays and total else 0.0 for w, stays in zip(weights, there, strict=False))
 
 
 def _last_bets(server: Mapping[str, Any]) -> dict[tuple[int, int], Wealth]:
@@ -197,7 +212,8 @@ def _result(
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """What the words about the answers depend on.
 
-    `dropped` are the sites that the operator dropped, `liars` how many sites may lie.
+    `dropped` are the sites that the operator dropped, `liars` how many sites may lie, `why` is what ended an
+    undecided run, as precisely as the record allows.
     """
 
     problem: dict[str, Any]
@@ -207,6 +223,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     margin: float = 0.0
     liars: int = 0
     dropped: frozenset[str] = frozenset()
+    why: str = ""
 
     @staticmethod
     def of(record: Record) -> Situation:
@@ -219,12 +236,18 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
             margin=record.options.get("margin", 0.0),
             liars=record.options.get("byzantine", 0),
             dropped=frozenset(w["group"] for w in record.warnings if OTHER_SITES in w["text"]),
+            why=why_undecided(record) if record.verdict.reason else "",
         )
 
     @property
     def question(self) -> Question:
         """The question."""
         return question_of(self.problem)
+
+    @property
+    def apart(self) -> str:
+        """The margin, such as "2 points"."""
+        return gap_said(self.margin, are_shares(self.problem), unit_of(self.problem))
 
     def sites(self, option: str | None) -> int:
         """How many sites the answer about an option is about."""
@@ -251,7 +274,8 @@ def title(found: Situation) -> str:
     if len(answers) <= MOST_SENTENCES:
         return " ".join(headline(found))
     if control := found.question.control:
-        words = {"better": f"better than {control}", "worse": "worse", "within": "within the margin"}
+        more = f" by more than {found.apart}" if found.margin else ""
+        words = {"better": f"better than {control}{more}", "worse": "worse", "within": "within the margin"}
         kinds = Counter[str](answer.answer for answer in answers)
         told = [f"{kinds[kind]:,} {text}" for kind, text in words.items() if kinds[kind]]
         return f"Of {len(answers):,} options, {listed(told)}."
@@ -273,10 +297,14 @@ def _sentence(answer: Answer, found: Situation) -> str:
         about = "" if answer.site is not None else f", {_average_over(answer.option, found)}"
         return f"{answer.option} is the best option {where}{about}{_number(answer, found)}."
     if answer.answer in ("better", "worse"):
-        return f"{answer.option} is {answer.answer} than {question.control}{_number(answer, found)}."
+        more = f" by more than {found.apart}" if found.margin else ""
+        return f"{answer.option} is {answer.answer} than {question.control}{more}{_number(answer, found)}."
     if answer.answer == "within":
-        return f"{answer.option} is within the margin of {question.control}{_number(answer, found)}."
+        control = f"{found.apart} (the margin) of {question.control}"
+        return f"{answer.option} is within {control}{_number(answer, found)}."
     why = "dropped by the operator" if answer.reason == "dropped" else REASONS.get(str(answer.reason), "")
+    if answer.reason == found.verdict.reason and found.why:
+        why = found.why
     if answer.option is not None:
         return f"{answer.option} is open: {why}{_number(answer, found)}."
     left = f" Still in: {', '.join(answer.candidates)}." if answer.candidates else ""
@@ -343,7 +371,9 @@ def _control_promise(found: Situation) -> Iterator[str]:
             "An answer is wrong, or a difference lies outside its interval, with probability at most "
             f"{found.delta + found.alpha:g}, if means do not change."
         )
-    if not found.margin and any(not answer.decided for answer in found.verdict.answers):
+    if found.margin:
+        yield f"Better and worse mean by more than the margin of {found.apart}."
+    elif any(not answer.decided for answer in found.verdict.answers):
         yield NO_MARGIN
 
 

@@ -18,6 +18,7 @@ from bestarm.problem.problem import Problem
 from bestarm.problem.question import Cells
 from bestarm.protocol.options import make
 from bestarm.protocol.registry import METHODS, method_for
+from bestarm.protocol.rounds import OTHER_SITES
 from bestarm.protocol.verdict import Answer
 from bestarm.records.card import ClaimFacts, Interval, LeadFacts, OptionFacts, TrimFacts
 from bestarm.records.describe import are_shares, dropped_groups, nothing_promised, premise_broken
@@ -178,6 +179,8 @@ class Ranking:
         known = {answer.option: answer for answer in self.verdict.answers if answer.site is None}
         first = {j: self.layout.clients.index(g.clients[0]) for j, g in enumerate(self.layout.groups)}
         sites = np.asarray(self.layout.question.weights or (1.0,) * len(self.layout.groups))
+        gone = {w["group"] for w in self.record.warnings if OTHER_SITES in w["text"]}
+        arms = [row for row in arms if self.layout.groups[row.group].name not in gone]
         for k, option in enumerate(cells.options):
             rows = [(float(sites[r.group]), r) for r in arms if cells.place[first[r.group]][r.arm] == k]
             total = sum(w for w, _ in rows) or 1.0

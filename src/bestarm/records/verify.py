@@ -27,7 +27,7 @@ from bestarm.protocol.summaries import SummaryBook, summary_failures
 from bestarm.records.build import (
     CUT_OFF,
     FILLED,
-    SHARED,
+    SAME,
     count_pulls,
     faults_of,
     good_event,
@@ -222,8 +222,9 @@ def _check_server(record: Record, server: Any, scale: Scale) -> Iterator[str]:
     claimed["verdict"] = {**plain["verdict"], "certificate": {}}
     # Whether clients play the same recording, who was cut off, and what came late, is only in the journal.
     claimed["warnings"] = [
-        w for w in plain["warnings"] if not any(text in w["text"] for text in (SHARED, CUT_OFF, FILLED))
+        w for w in plain["warnings"] if not any(text in w["text"] for text in (SAME, CUT_OFF, FILLED))
     ]
+    found["certificate"] = as_before(server.certificate(), plain["verdict"]["certificate"]["server"])
     for key, value in plain_json(found).items():
         if not _agree(value, claimed[key]):
             yield f"{key} does not follow from the messages to the server"
@@ -266,6 +267,11 @@ def _agree(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
+def as_before(certificate: dict[str, Any], saved: Mapping[str, Any]) -> dict[str, Any]:
+    """The server's part of a certificate without what a saved one of an older version lacks."""
+    return {key: value for key, value in certificate.items() if key in saved or key != "stopped"}
+
+
 def _good_event(record: Record, layout: Layout, options: Any) -> bool | None:
     if any(None in row for group in record.problem["groups"] for row in group.get("rewards", [[None]])):
         return None  # the record does not contain all true means
@@ -298,6 +304,8 @@ def _replay(record: Record) -> Iterator[str]:
     ).to_dict()
     before = record.to_dict()
     again["options"] = {key: again["options"][key] for key in before["options"]}
+    parts = again["verdict"]["certificate"]
+    parts["server"] = as_before(parts["server"], before["verdict"]["certificate"]["server"])
     unknown = {"version", "digest", "name", "date"}
     if record.time is None:  # as in older records
         unknown.add("time")

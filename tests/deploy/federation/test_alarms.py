@@ -16,7 +16,7 @@ from bestarm.deploy.federation.desk import Desk
 from bestarm.deploy.federation.verification import verify
 from bestarm.deploy.identity import Key, Roster
 from bestarm.deploy.process import free_port
-from bestarm.deploy.sources import FromPython
+from bestarm.deploy.sources import FromCsv, FromPython
 from bestarm.errors import InputError
 from bestarm.report import follow, page
 from federations import CASES, scenario
@@ -29,7 +29,7 @@ WAYS = {
     "a missing module": (["--arms", "no_such_module:pull"], 2, "no_such_module"),
     "a missing command": (["--exec", "no-such-sensor {arm}"], 2, "can't be started"),
     "a closed port": (["--http", f"http://127.0.0.1:{free_port()}/{{arm}}"], 5, "gave up"),
-    "a reward out of bounds": (["--exec", "sh -c 'echo 7' {arm}"], 2, "gave a reward of 7.0"),
+    "a reward out of bounds": (["--exec", "sh -c 'echo 7' {arm}"], 2, "gave a reward out of bounds"),
     "a read-only folder": (["--exec", "sh -c 'echo 1' {arm}"], 2, "read-only"),
 }
 
@@ -67,6 +67,7 @@ def test_every_way_to_fail_reaches_the_operator_while_the_server_runs(tmp_path, 
         assert any(why in text for text in texts), (way, texts)
         assert f"{names[way]} says: " in caplog.text
         assert names[way] in live
+    assert "gave a reward of 7.0" in said["a reward out of bounds"], "the site's own terminal shows it"
     last = notes[-1]
     assert f"{last.client} said (in round" in table
     found = verify(folder)
@@ -136,7 +137,7 @@ def test_without_a_broker_the_error_is_noted_for_the_next_run_and_nobody_waits_l
     monkeypatch.setattr(wire, "CONNECT_SECONDS", SECONDS)
     note = asyncio.run(main())
     assert note.client == "west-1"
-    assert "gave a reward of 7" in note.text
+    assert "gave a reward out of bounds (not shown, for privacy)" in note.text
 
 
 @pytest.fixture
@@ -173,3 +174,22 @@ def test_only_newer_signed_alarms_of_bounded_number_and_length_are_taken(desk, t
     folder = desk.journal.path.parent
     assert verify(folder).failures == ()
     assert len(verify(folder).notes) == MOST_ALARMS
+
+
+def test_an_alarm_holds_no_reward_and_no_line_of_a_file(tmp_path):
+    """Data stay at the site, unless its own people tell them: the site's terminal has the whole error."""
+    path = tmp_path / "rows.csv"
+    path.write_text("arm,reward\na,1\na,7.25\n")
+    with pytest.raises(InputError) as found:
+        FromCsv(path, arms=["a"])
+    assert "line 3: holds a reward of 7.25" in str(found.value)
+    told = alarms.words_of(found.value)
+    assert told.startswith(
+        f"{path}: holds a reward out of bounds (not shown, for privacy). Expected a reward in [0, 1]"
+    )
+    path.write_text("arm,reward\na,one\n")
+    with pytest.raises(InputError) as found:
+        FromCsv(path, arms=["a"])
+    assert "line 2: holds 'one'" in str(found.value)
+    assert alarms.words_of(found.value).startswith(f"{path}: holds no number (not shown, for privacy).")
+    assert alarms.words_of(ValueError("7.25")) == "ValueError (not shown, for privacy)"

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from bestarm.deploy.federation import broker, files
+from bestarm.deploy.process import free_port
 from federations import CASES
 from helpers import SECONDS
 
@@ -47,3 +48,21 @@ def test_the_broker_s_log_rotates_while_it_runs_and_errors_are_still_read(tmp_pa
         assert sum(path.stat().st_size for path in files_now) < 4 * broker.LOGS * broker.LONGEST_LOG
     finally:
         one.stop()
+
+
+def test_a_port_in_use_is_named_at_once_and_the_broker_can_move(tmp_path, monkeypatch):
+    monkeypatch.setattr(broker, "PORT_SECONDS", 0.1)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        made = files.init(CASES["fisher"], tmp_path / "f", port=port)
+        with pytest.raises(broker.Unreachable, match=f"port {port} is used .* --port N .* tls://localhost:N"):
+            broker.Broker(tmp_path / "f", made).start()
+        moved = broker.Broker(tmp_path / "f", made, free_port())
+        moved.start()
+        try:
+            assert moved.port != port
+            assert moved.alive()
+        finally:
+            moved.stop()

@@ -48,7 +48,8 @@ def show_lead(card: AnswerCard) -> None:
     """Print the mean of the named option, and how far it is ahead."""
     best = next((row for row in card.options if row.best), None)
     if best is not None and best.mean is not None:
-        say_long(f"Its mean is about {option_said(best, card.percent, card.unit, mean_places(card))}.")
+        whose = f"The mean of {best.name} over all sites" if card.sites else "Its mean"
+        say_long(f"{whose} is about {option_said(best, card.percent, card.unit, mean_places(card))}.")
     if best is not None and card.lead is None and card.kept:
         say_long(f"How far it is ahead is not known: the numbers of the others were {card.kept}.", "dim")
     told = ahead_said(card)

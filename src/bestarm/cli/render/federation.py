@@ -16,6 +16,7 @@ from rich.table import Table
 from bestarm.cli.render.card import MOST_ROWS
 from bestarm.cli.terminal import err, safe
 from bestarm.deploy.waits import said
+from bestarm.records.describe import broken_by_data
 from bestarm.util.text import counted, listed
 
 if TYPE_CHECKING:
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from bestarm.deploy.federation.server import Status
 
 LINE_SECONDS, NEWS_SECONDS = 60.0, 5.0  # between a client's lines without a terminal; if it has a new message
+CONNECTING_SECONDS = 10.0  # what a client may take to connect before it counts as offline
 LONGEST_LINE_SECONDS = 3600.0  # the pause doubles up to this while nothing changes
 
 
 def told(note: Note) -> str:
-    """What a client told the operator, and when."""
-    since = "; messages from it came later" if note.later else ""
+    """What a client told the operator, when, and whether it has gone on since."""
+    since = "; it has sent messages since" if note.later else ""
     return f"{note.client} said (in round {note.round}{since}): {note.text}"
 
 
@@ -88,7 +90,8 @@ def status_table(status: Status) -> Group:
     refused = Counter[str]()
     for (who, _), n in desk.refused.items():
         refused[who] += n
-    below = [told(note) for note in desk.notes if not note.later][-3:]
+    title += [f"nothing is promised: {why}"] if (why := broken_by_data(desk.warnings)) else []
+    below = [told(note) for note in desk.notes if not (note.later or note.routine)][-3:]
     if refused:
         below.append("messages refused: " + ", ".join(f"{who}: {n}" for who, n in refused.most_common(3)))
     return Group(*map(safe, title), table, *map(safe, below))
@@ -115,24 +118,28 @@ def client_line(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
     elif err.is_terminal:
         still = _Still()
         with err.status("starting") as status:
-            yield lambda p: status.update(_client_text(p, still.seconds(p)))
+            yield lambda p: status.update(_client_text(p, *still.seconds(p)))
     else:
         yield _Lines().show
 
 
 class _Still:
-    """Measures for how long nothing has changed at a client."""
+    """Measures for how long nothing has changed at a client, and for how long it has been offline."""
 
     def __init__(self) -> None:
-        self.since = 0.0
-        self.last: tuple[object, ...] | None = None
+        self.since = self.lost = 0.0
+        self.last: Progress | None = None
 
-    def seconds(self, p: Progress) -> float:
-        """The seconds since the client's progress was another one."""
-        now, seen = time.monotonic(), (p.online, p.state, p.messages, p.pulls)
-        if seen != self.last:
-            self.since, self.last = now, seen
-        return now - self.since
+    def seconds(self, p: Progress) -> tuple[float, float]:
+        """The seconds since the client's progress was another one, and since it was last online."""
+        now, last = time.monotonic(), self.last
+        if last is None or p.online or last.online:
+            self.lost = now
+        told = last and (last.online, last.state, last.messages, last.pulls)
+        if told != (p.online, p.state, p.messages, p.pulls):
+            self.since = now
+        self.last = p
+        return now - self.since, now - self.lost
 
 
 class _Lines:
@@ -145,7 +152,7 @@ class _Lines:
 
     def show(self, p: Progress) -> None:
         """Print a line if it is time for one."""
-        now, still = time.monotonic(), self.still.seconds(p)
+        now, (still, lost) = time.monotonic(), self.still.seconds(p)
         known = self.last
         fresh = known is None or (p.state, p.messages) != (known.state, known.messages)
         same = known is not None and (p.online, p.pulls) == (known.online, known.pulls) and not fresh
@@ -153,11 +160,11 @@ class _Lines:
         if now - self.when > pause or known is None or p.online != known.online:
             self.pause = min(2 * self.pause, LONGEST_LINE_SECONDS) if same else LINE_SECONDS
             self.when, self.last = now, p
-            err.print(_client_text(p, still), soft_wrap=True)
+            err.print(_client_text(p, still, lost), soft_wrap=True)
 
 
-def _client_text(p: Progress, still: float) -> str:
-    """The line of a client at which nothing has changed for `still` seconds."""
+def _client_text(p: Progress, still: float, lost: float) -> str:
+    """The line of a client at which nothing has changed for `still` seconds, offline for `lost` seconds."""
     left = f", about {p.left:.0f} s to its next message" if p.left else ""
     speed = f", {p.speed:,.0f}/s" if p.speed else ""
     waits = p.state == "reported"
@@ -167,6 +174,8 @@ def _client_text(p: Progress, still: float) -> str:
     if not p.online:
         what = "check that the server runs and that this computer can reach it" if since else ""
         end = f" (offline{since}: {what or 'it reports when the network is back'})"
+        if lost < CONNECTING_SECONDS:
+            end = " (connecting)"
     elif since:
         end = f" (no news{since}: other clients may be slow; if this continues, ask the server's operator)"
     return safe(

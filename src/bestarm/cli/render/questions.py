@@ -9,7 +9,7 @@ from bestarm.cli.terminal import out, safe
 from bestarm.records.card import AnswerCard, OptionFacts
 from bestarm.records.figures import mean_places, rough, said, span
 from bestarm.records.questions import OptionRow, OptionTable
-from bestarm.util.text import short_names
+from bestarm.util.text import counted, short_names
 
 MOST_ROWS = 20
 MOST_SITES = 8
@@ -25,12 +25,18 @@ def show_options(found: OptionTable, card: AnswerCard, unit: str = "pulls") -> N
     ranks = {row.name: k for k, row in enumerate(card.options)}  # they may trim
     rows = sorted(found.rows, key=lambda row: ranks.get(row.name, len(ranks)))[:MOST_ROWS]
     names, results = [row.name for row in rows], [_result(row, card) for row in rows]
-    shown = print_table("option", names, _columns(found, rows, card, unit), results)
+    columns = _columns(found, rows, card, unit)
+    shown = print_table("option", names, columns, results)
     sites = sum(column.rank == SITE for column in shown)
+    below = [column for column in columns if column.rank == SITE][sites:]
+    while below:  # a narrow terminal shows the other sites in further tables
+        shown = print_table("option", names, below, [""] * len(names))
+        sites, below = sites + len(shown), below[max(1, len(shown)) :]
     if (more := len(found.rows) - MOST_ROWS) > 0:
         out.print(f"… and {more} more options", style="dim")
     if (more := len(found.sites) - sites) > 0:
-        out.print(f"… and {more} more sites (the record and the report have all of them)", style="dim")
+        text = f"… and {counted(more, 'more site')} (the record and the report have all of them)"
+        out.print(text, style="dim")
     if found.weighted and found.dissenters:
         others = [f"{site} ({best})" for site, best in found.dissenters[:MOST_SITES]]
         rest = ", …" if len(found.dissenters) > MOST_SITES else ""

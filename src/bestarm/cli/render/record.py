@@ -40,6 +40,7 @@ from bestarm.records.describe import (
     what_helps,
 )
 from bestarm.records.figures import gap_said, next_steps, rough
+from bestarm.records.pulls import known_pulls
 from bestarm.records.questions import option_table
 from bestarm.records.record import Record
 from bestarm.records.views import trace_of
@@ -68,7 +69,7 @@ def show(record: Record, drawn: bool = False, file: str | None = None) -> None:
     show_data(Data.from_dict(record.problem))
     if hidden := privacy_said(record.problem):
         say_long(hidden, "dim")
-    by_site = option_table(record.problem, record.verdict, record.verdict.certificate)
+    by_site = option_table(record.problem, record.verdict, record.verdict.certificate, record.summaries)
     if by_site is not None:
         show_options(by_site, card)
     elif card.options and record.summaries and (record.rounds or record.peers is not None):
@@ -188,7 +189,12 @@ def _show_costs(record: Record) -> None:
         p = record.pulls
         split = method.local_bests or p.phase1
         parts = f" ({p.phase1:,} in {first}, {p.phase2:,} in {second})" if split else ""
-        out.print(f"{counted(p.total, 'pull')}{parts}, at most {p.max_per_client:,} by one client")
+        say_long(f"{counted(p.total, 'pull')}{parts}, at most {p.max_per_client:,} by one client")
+    elif made := known_pulls(record):  # as the clients reported them
+        longest = max(made, key=made.__getitem__)
+        say_long(
+            f"{counted(sum(made.values()), 'pull')}, at most {made[longest]:,} by one client ({longest})"
+        )
     if record.time is not None:
         out.print(f"{counted(record.time, 'time step')} (each client makes one pull per step)")
     if record.peers is None:

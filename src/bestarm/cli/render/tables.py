@@ -35,7 +35,7 @@ def print_table(
 ) -> list[Column]:
     """Print names, numbers and what became of each; returns the columns that there was room for."""
     shown, words = list(columns), _longest(became)
-    least = min(LEAST_NAME, _longest(names)) + GAP
+    least = max(min(LEAST_NAME, _longest(names)), cell_len(title)) + GAP
     while least + sum(column.width for column in shown) + words > out.width:
         rank = max(column.rank for column in shown)
         if not rank:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from bestarm.deploy.envelope import Envelope, Offer, Slots
 from bestarm.deploy.sources.base import SourceFailed
-from bestarm.errors import UNSHOWN, InputError
+from bestarm.errors import UNSHOWN, InputError, RewardError
 from bestarm.protocol.codec import Malformed
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ ALARM_BYTES = 300  # of its text
 MOST_ALARMS = 100  # of one client that the server takes in a run
 
 ALARM_SECONDS = 5.0  # how long a failing client tries to send one
+
+LINE = re.compile(r", line \d+")  # where a file holds a reward that can't be used
 
 log = logging.getLogger("bestarm.federation")
 
@@ -108,15 +111,14 @@ def tell(folder: Path, error: Exception, *, url: str | None = None) -> bool:
         place = Place.load(folder)
     except (InputError, OSError):
         return False  # without its keys it can tell nobody
-    return asyncio.run(_connect_and_send(place, words_of(error, place), url or place.setup.url))
+    return asyncio.run(_connect_and_send(place, words_of(error), url or place.setup.url))
 
 
-def words_of(error: Exception, place: Place) -> str:
-    """Why a client ends; with privacy only the kind of an unexpected error, which may quote rewards."""
-    expected = isinstance(error, InputError | SourceFailed | OSError)
-    if not expected and place.setup.scale.privacy is not None:
+def words_of(error: Exception) -> str:
+    """Why a client ends. Rewards, lines of files and unexpected errors are for its own terminal only."""
+    if not isinstance(error, InputError | SourceFailed | OSError):
         return f"{type(error).__name__} ({UNSHOWN})"
-    return str(error) if expected else repr(error)
+    return LINE.sub("", str(error.unshown() if isinstance(error, RewardError) else error))
 
 
 async def _connect_and_send(place: Place, text: str, url: str) -> bool:

@@ -32,7 +32,7 @@ from bestarm.util.files import write
 from bestarm.util.text import visible
 
 START_SECONDS = 60.0
-PORT_SECONDS = 15.0  # how long the port of a killed broker may stay in use
+PORT_SECONDS = 8.0  # how long the port of a killed broker may stay in use
 PAGE_SECONDS = 10.0
 LONGEST_LOG, LOGS = 1 << 22, 3  # bytes of the broker's log file, and how many files are kept
 PING = "10s"  # a client whose connection died silently is let in again after three of them
@@ -77,16 +77,17 @@ def syncs(page: bytes) -> bool:
 class Broker:
     """One broker: ``start``, ``alive``, ``reload`` after the accounts changed, ``stop``."""
 
-    def __init__(self, folder: Path, federation: Federation) -> None:
+    def __init__(self, folder: Path, federation: Federation, port: int | None = None) -> None:
         self.folder = (folder / "broker").resolve()
         self.store = self.folder / "store"
         url = urlsplit(federation.setup.url)
-        self.host, self.port = url.hostname or "localhost", url.port or 4222
+        self.host, self.port = url.hostname or "localhost", port or url.port or 4222
         self.own = f"tls://{'[::1]' if ':' in self.host else 'localhost'}:{self.port}"  # from this computer
         self.name = f"bestarm-{federation.setup.run.hex()[:8]}"
         self.files = 256 + 2 * len(federation.slots)  # one connection per slot, and as many being set up
         self.process: subprocess.Popen[bytes] | None = None
         self.read = 0  # bytes of its log read so far
+        self.waits = False  # whether its port was in use
 
     def _configure(self) -> Path:
         listen = f"{listens_on(self.host)}:{self.port}"
@@ -147,7 +148,14 @@ include "accounts.conf"
         if not any("address already in use" in line for line in said):
             raise Unreachable(f"the broker did not start: {said[-1] if said else 'it printed nothing'}")
         if time.monotonic() > began + PORT_SECONDS:
-            raise Unreachable(f"port {self.port} is used by another process: stop it, or use --nats")
+            raise Unreachable(
+                f"port {self.port} is used by another process: stop it, or move with --port N (then start "
+                f"each client with --nats tls://{self.host}:N)"
+            )
+        if not self.waits:
+            self.waits = True
+            text = "port %d is used by another process; trying again for %g s"
+            log.warning(text, self.port, PORT_SECONDS)
 
     def _trouble(self) -> str | None:
         """What the broker says is wrong with it; empty if nothing is, None if there is no answer."""

@@ -154,7 +154,7 @@ class Client:
 
     async def _tell(self, error: Exception) -> None:
         """Tell the server's operator why this client ends: now if it can be reached, else at the next run."""
-        text = words_of(error, self.place)
+        text = words_of(error)
         with contextlib.suppress(TimeoutError, Unreachable):
             async with asyncio.timeout(ALARM_SECONDS):
                 while self.nc is None or not self.nc.is_connected:

@@ -33,6 +33,7 @@ from bestarm.deploy.federation.shared_recordings import SharedRecordings
 from bestarm.deploy.identity import Key, Roster
 from bestarm.deploy.inbox import Inbox
 from bestarm.deploy.outbox import Outbox
+from bestarm.deploy.pulling import recordings
 from bestarm.errors import InputError
 from bestarm.protocol.codec import Malformed
 from bestarm.protocol.events import Action, Drop, PatienceOver, Received, Send, Start, Stop
@@ -69,6 +70,11 @@ class Note(NamedTuple):
     text: str
     round: int
     later: bool
+
+    @property
+    def routine(self) -> bool:
+        """Whether it only names the recording that the client plays, for a comparison with others."""
+        return bool(recordings(self.text))
 
 
 class Desk:

@@ -47,7 +47,7 @@ from bestarm.simulate.setup import Scenario
 from bestarm.util.dates import today
 from bestarm.util.disk_errors import disk_error, write_error
 from bestarm.util.files import as_json, read, sync_all, write
-from bestarm.util.text import nearest
+from bestarm.util.text import listed, nearest
 
 PORT = 4222
 SETUP, ROSTER, JOURNAL, RECORD = "federation.json", "roster.json", "journal.db", "record.json"
@@ -322,7 +322,7 @@ def add_client(folder: Path, client: str) -> Path:
     """
     with alone(folder):
         federation, roster = Federation.load(folder), Roster.load(folder / ROSTER)
-        _demand_client(federation, client)
+        client = _client_of(federation, client)
         if client in roster.current:
             command = shlex.join(["bestarm", "federation", "revoke", str(folder), client])
             fix = f"To replace it, first run: {command}"
@@ -345,11 +345,14 @@ def add_client(folder: Path, client: str) -> Path:
     return place
 
 
-def revoke(folder: Path, client: str) -> None:
-    """Revoke a client's key: the broker and the server refuse it from now on. Safe to repeat."""
+def revoke(folder: Path, client: str) -> str:
+    """Revoke a client's key: the broker and the server refuse it from now on. Safe to repeat.
+
+    Returns the name of the client; that of a site with one client does as well.
+    """
     with alone(folder):
         federation, roster = Federation.load(folder), Roster.load(folder / ROSTER)
-        _demand_client(federation, client)
+        client = _client_of(federation, client)
         if client in roster.current:
             roster.revoke(client).save(folder / ROSTER)
         slots = {
@@ -357,6 +360,7 @@ def revoke(folder: Path, client: str) -> None:
             for slot, seat in federation.slots.items()
         }
         dataclasses.replace(federation, slots=slots).save(folder)
+    return client
 
 
 def block(folder: Path, slot: str) -> None:
@@ -365,15 +369,16 @@ def block(folder: Path, slot: str) -> None:
         _set_blocked(folder, Federation.load(folder), {slot}, True)
 
 
-def allow(folder: Path, client: str) -> None:
-    """Let a client connect again that the server has cut off."""
+def allow(folder: Path, client: str) -> str:
+    """Let a client connect again that the server has cut off; returns its name."""
     with alone(folder):
         federation = Federation.load(folder)
-        _demand_client(federation, client)
+        client = _client_of(federation, client)
         found = {slot for slot, seat in federation.slots.items() if seat and seat.client == client}
         if not any((seat := federation.slots[slot]) and seat.blocked for slot in found):
             raise InputError(f'client "{client}" is not cut off', where=str(folder))
         _set_blocked(folder, federation, found, False)
+    return client
 
 
 def _set_blocked(folder: Path, federation: Federation, slots: set[str], blocked: bool) -> None:
@@ -384,21 +389,27 @@ def _set_blocked(folder: Path, federation: Federation, slots: set[str], blocked:
     dataclasses.replace(federation, slots=changed).save(folder)
 
 
-def drop(folder: Path, client: str) -> None:
-    """Order the server to continue without this client; the certificate shows it."""
+def drop(folder: Path, client: str) -> str:
+    """Order the server to continue without this client; the certificate shows it. Returns its name."""
     with alone(folder):
         federation = Federation.load(folder)
-        _demand_client(federation, client)
+        client = _client_of(federation, client)
         if client in federation.dropped:
             raise InputError(f'client "{client}" is already dropped', where=str(folder))
         dataclasses.replace(federation, dropped=[*federation.dropped, client]).save(folder)
+    return client
 
 
-def _demand_client(federation: Federation, client: str) -> None:
-    known = federation.setup.layout.group_of
-    if client not in known:
-        raise InputError(
-            f'there is no client "{client}"',
-            expected="a client of the scenario (the set of clients is fixed)",
-            fix=nearest(client, known),
-        )
+def _client_of(federation: Federation, name: str) -> str:
+    """The client of this name, or the only client of the site of this name."""
+    layout = federation.setup.layout
+    if name in layout.group_of:
+        return name
+    own = next((group.clients for group in layout.groups if group.name == name), ())
+    if len(own) == 1:
+        return own[0]
+    raise InputError(
+        f'site "{name}" has {len(own):,} clients' if own else f'there is no client "{name}"',
+        expected="one client" if own else "a client of the scenario (the set of clients is fixed)",
+        fix=f"Name one of them: {listed(own)}" if own else nearest(name, layout.group_of),
+    )

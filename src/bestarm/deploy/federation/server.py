@@ -33,6 +33,7 @@ from bestarm.deploy.logs import fields
 from bestarm.deploy.process import together
 from bestarm.errors import InputError
 from bestarm.protocol.rounds import SERVER
+from bestarm.records.describe import broken_by_data
 from bestarm.records.record import Record
 from bestarm.util.journal import Journal
 
@@ -68,6 +69,8 @@ class Server:
     ----------
     folder : str or Path
         The folder that ``files.init`` created.
+    port : int, optional
+        The port of the embedded broker, if not the one that ``files.init`` was told.
     url : str, optional
         A NATS server to use instead of the embedded broker or the one that the folder names.
     monitor : str, optional
@@ -89,6 +92,7 @@ class Server:
         self,
         folder: str | Path,
         *,
+        port: int | None = None,
         url: str | None = None,
         monitor: str | None = None,
         patience: float | None = None,
@@ -108,7 +112,9 @@ class Server:
         self.patience = PATIENCE if patience is None and setup.options.byzantine else patience
         self.certificates = CertificateWatch(self.folder)
         embedded = url is None and (self.folder / "broker" / "broker.key").exists()
-        self.broker = Broker(self.folder, self.federation) if embedded else None
+        if port is not None and not embedded:
+            raise InputError("there is no embedded broker whose port could be chosen", where=str(folder))
+        self.broker = Broker(self.folder, self.federation, port) if embedded else None
         self.url = self.broker.own if self.broker else url or setup.url
         demand_url(self.url)
         copies = self.federation.replicas if replicas is None else replicas
@@ -250,9 +256,11 @@ class Server:
                 wire.acknowledge(self.nc, messages)
                 for note in self.desk.notes[known:]:
                     about = fields(event="note", client=note.client, round=note.round)
-                    log.warning("%s says: %s", note.client, note.text, extra=about)
+                    level = logging.INFO if note.routine else logging.WARNING
+                    log.log(level, "%s says: %s", note.client, note.text, extra=about)
                 for warning in self.desk.shared[warned:]:
-                    log.warning("nothing is promised: group %s: %s", warning["group"], warning["text"])
+                    what = "nothing is promised: " if broken_by_data([warning]) else ""
+                    log.warning("%sgroup %s: %s", what, warning["group"], warning["text"])
             if self.nc.is_closed:
                 raise Unreachable(f"{self.url}: {self.nc.last_error or 'the connection was closed'}")
             self._patience()

@@ -1,12 +1,16 @@
-"""Clients of one group that play the same recording: rewards that would count twice where they are pooled."""
+"""Clients that play the same recording: rewards that count twice, or that belong to another site.
+
+Where the rewards of a group's clients are pooled, any equal recording is a copy. Clients of different groups
+may have the same few rows by chance: there, only recordings that are too long for that are compared.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bestarm.deploy.federation.setup import Setup
-from bestarm.deploy.pulling import recordings
-from bestarm.records.build import SHARED
+from bestarm.deploy.pulling import recordings, telling
+from bestarm.records.build import COPIED, FOREIGN, SHARED
 
 
 class SharedRecordings:
@@ -18,13 +22,17 @@ class SharedRecordings:
         self.warnings: list[dict[str, Any]] = []
 
     def compare(self, source: str, note: str, number: int) -> None:
-        """Warn in this round if another client of the group plays a recording that the note names."""
-        if not self.setup.room.pools:
-            return
-        j = self.setup.layout.group_of[source]
+        """Warn in this round if another client plays a recording that the note names."""
+        j, pools, warned = self.setup.layout.group_of[source], self.setup.room.pools, set[str]()
         for recording in recordings(note):
-            first = self.first.setdefault((j, recording), source)
-            text = f"{first} and {source} {SHARED}"
-            if first != source and all(text != warning["text"] for warning in self.warnings):
-                name = self.setup.layout.groups[j].name
-                self.warnings.append({"group": name, "round": number, "text": text})
+            own = self.first.setdefault((j, recording), source)
+            whose = [(own, SHARED if pools else COPIED)]
+            if recording in telling(note):
+                others = (name for (k, what), name in self.first.items() if what == recording and k != j)
+                whose += [(name, FOREIGN) for name in others]
+            for first, why in whose:
+                if first != source and first not in warned:
+                    warned.add(first)
+                    group = self.setup.layout.groups[j].name
+                    text = f"{first} and {source} {why}"
+                    self.warnings.append({"group": group, "round": number, "text": text})

@@ -27,7 +27,7 @@ from bestarm.deploy.pull_ledger import Pulls
 from bestarm.errors import InputError
 from bestarm.protocol.codec import Malformed
 from bestarm.protocol.events import Received, Start
-from bestarm.protocol.machine import ClientMachine
+from bestarm.protocol.machine import ClientMachine, LackingClient
 from bestarm.protocol.rounds import SERVER, one_arm
 from bestarm.util.journal import PAGE, Event, Journal
 
@@ -100,8 +100,8 @@ class Site(Pulls):
         return self.machine.stoppable
 
     @property
-    def pooled(self) -> bool:
-        return self.place.setup.room.pools
+    def compared(self) -> bool:
+        return True  # the server does
 
     @property
     def server(self) -> bytes:
@@ -224,7 +224,15 @@ class Site(Pulls):
             self.noted = self.sent
         self.outbox.write()
 
+    def _note_lack(self) -> None:
+        """Tell the operator once why the machine makes no more pulls."""
+        lack = self.machine.lack if isinstance(self.machine, LackingClient) else ""
+        if lack and all(Envelope.decode(note).content != lack.encode() for note in self.notes):
+            self.note(lack)
+
     def _speak(self) -> None:
+        if self.said:  # before a message that may end the run
+            self._note_lack()
         for send in self.said:
             self.outbox.say(UP, UP, send.payload)
         self.said.clear()

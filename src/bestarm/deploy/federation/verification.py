@@ -14,6 +14,7 @@ from bestarm.deploy.federation.files import JOURNAL, RECORD, ROSTER, SETUP, Fede
 from bestarm.deploy.identity import Roster, crypto
 from bestarm.errors import InputError
 from bestarm.records.record import Record
+from bestarm.records.verify import as_before
 from bestarm.util.journal import Journal
 from bestarm.util.text import visible
 
@@ -116,8 +117,10 @@ def _differences(record: Record, saved: Record) -> Iterator[str]:
 
     A server that was stopped right after the verdict has saved a record without summaries.
     """
-    plain = saved.to_dict()
+    plain, found = saved.to_dict(), record.to_dict()
+    parts = found["verdict"]["certificate"]
+    parts["server"] = as_before(parts["server"], plain["verdict"]["certificate"]["server"])
     early = () if saved.summaries else ("summaries", "refused_summaries", "bits", "evidence")
-    for key, value in record.to_dict().items():
+    for key, value in found.items():
         if key not in ("version", "digest", "name", "date", *early) and plain[key] != value:
             yield key

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.deploy.process import checkpoint
-from bestarm.errors import UNSHOWN, InputError
+from bestarm.errors import UNSHOWN, InputError, RewardError
 from bestarm.problem.privacy import answer
 from bestarm.problem.scale import Scale
 from bestarm.protocol.events import Pull
@@ -234,20 +234,28 @@ class Source(ABC):
         return InputError(what, where=self._where(arm), expected=error.expected, fix=error.fix)
 
     def _checked(self, arm: str, value: object) -> float:
-        number = number_in(value)
+        number, where = number_in(value), self._where(arm)
         if number is None:
-            what = shorten(value) if self.private is None else f"no number ({UNSHOWN})"
-            raise InputError(f"gave {what}", where=self._where(arm), expected="a finite number")
+            raise self._refused(
+                f"gave {shorten(value)}", f"gave no number ({UNSHOWN})", where, "a finite number"
+            )
         if not self.low <= number <= self.high:
-            what = f"of {number!r}" if self.private is None else f"out of bounds ({UNSHOWN})"
-            raise InputError(
-                f"gave a reward {what}",
-                where=self._where(arm),
-                expected=f"a reward in [{self.low:g}, {self.high:g}]",
-                fix="Correct the source; or ask the operator of this run for other bounds: they belong to "
+            raise self._refused(
+                f"gave a reward of {number!r}",
+                f"gave a reward out of bounds ({UNSHOWN})",
+                where,
+                f"a reward in [{self.low:g}, {self.high:g}]",
+                "Correct the source; or ask the operator of this run for other bounds: they belong to "
                 "its scenario, and need a new run",
             )
         return number
+
+    def _refused(self, what: str, unshown: str, where: str, expected: str, fix: str = "") -> InputError:
+        """An error that quotes a reward, which others than the site do not see; with privacy nobody does."""
+        plain = InputError(unshown, where=where, expected=expected, fix=fix)
+        if self.private is not None:
+            return plain
+        return RewardError(what, where=where, expected=expected, fix=fix, plain=plain)
 
 
 def number_in(value: object) -> float | None:

@@ -81,10 +81,10 @@ class FromCsv(Source):
             raise InputError("the arm is missing", where=where)
         try:
             reward = self._checked(arm, Text(row[self.reward_column].strip()))
+        except RewardError as error:
+            raise RewardError(**_held(error, where), plain=InputError(**_held(error.plain, where))) from None
         except InputError as error:
-            raise InputError(
-                error.what.replace("gave", "holds", 1), where=where, expected=error.expected, fix=error.fix
-            ) from None
+            raise InputError(**_held(error, where)) from None
         found.setdefault(arm, []).append(reward)
         self._rows.take(arm, reward)
 
@@ -145,6 +145,12 @@ class FromCsv(Source):
             raise Exhausted(f"{self._where(arm)}: all {len(rewards)} rewards were played")
         self._made[arm] = made + len(given)
         return given
+
+
+def _held(error: InputError, where: str) -> dict[str, str]:
+    """What is wrong with a row, from an error about the reward that it gave."""
+    what = error.what.replace("gave", "holds", 1)
+    return {"what": what, "where": where, "expected": error.expected, "fix": error.fix}
 
 
 class _Rows:

@@ -36,6 +36,7 @@ class BlockClient(ServedClient[Message]):
         self.reference: int | None = None  # in a paired layout, the arm that others are compared with
         self.supply = np.full(self.arms, MOST_SUPPLY)  # rewards that each arm still has
         self.heard = 0  # messages of the server
+        self.lack = ""  # why it makes no more pulls, in words
         self.batches: list[dict[str, Any]] = []
 
     def local(self) -> dict[str, Any]:
@@ -77,10 +78,24 @@ class BlockClient(ServedClient[Message]):
         budget = self.options.budget
         dear = budget is not None and self.pulls + int(missing.sum()) > budget
         if self.spent or dear or (missing > self.supply).any():
+            self.lack = self.lack or self._lack(missing)
             return self._stop()
         self.asked = spread(missing, moments=not self.binary, against=self.reference)
         self._enter("pulling")
         return [self.asked]
+
+    def _lack(self, missing: Ints) -> str:
+        """What these pulls are too many for; empty if the source has said that it has no more rewards."""
+        if self.spent:
+            return ""
+        names, budget = self.layout.groups[self.group].arms, self.options.budget
+        for name, need, left in zip(names, missing.tolist(), self.supply.tolist(), strict=True):
+            if need > left:
+                return f"the next block needs {need:,} more rewards of {name}, and {left:,} are left"
+        if budget is None:
+            return ""
+        need, left = int(missing.sum()), budget - self.pulls
+        return f"the next block needs {need:,} more pulls, and {left:,} of the budget of {budget:,} are left"
 
     def _took(self, event: Pulled) -> list[Action]:
         assert self.asked is not None

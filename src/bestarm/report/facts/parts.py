@@ -14,6 +14,7 @@ from bestarm.protocol.events import Received, Start
 from bestarm.protocol.options import make, on_unit_scale
 from bestarm.protocol.registry import method_for, method_named
 from bestarm.protocol.rounds import heard
+from bestarm.protocol.summaries import Summary
 from bestarm.protocol.verdict import Verdict
 from bestarm.records.describe import (
     aim,
@@ -24,7 +25,7 @@ from bestarm.records.describe import (
     privacy_said,
     too_many,
 )
-from bestarm.records.questions import intent, option_table
+from bestarm.records.questions import intent, option_table, question_of
 from bestarm.report.colours import roster
 from bestarm.report.facts.network import network_of
 from bestarm.report.facts.reading import Reader
@@ -55,6 +56,7 @@ def of_parts(
     adversaries: Sequence[Plain] = (),
     bits: Mapping[str, int] | None = None,
     verdict: Verdict | None = None,
+    summaries: Mapping[str, Summary] | None = None,
 ) -> RunFacts:
     """The facts that follow from a certificate; `bits` has the bits of each client, if counted."""
     told = Reader(method, delta, options, problem, certificate)
@@ -79,7 +81,7 @@ def of_parts(
             for name in g["clients"]
         ),
         percent=are_shares(problem),
-        options_by_site=option_table(problem, verdict, certificate),
+        options_by_site=option_table(problem, verdict, certificate, summaries),
         lines=told.lines(),
         exits=told.exits(),
         traces=told.traces(),
@@ -91,6 +93,7 @@ def of_parts(
         coins=coins_said(method, problem),
         privacy=privacy_said(problem),
         intent=intent(problem, delta, method_named(method).unproved),
+        asked=_asked(problem),
         version=__version__,
         versions=versions(),
         faults=tuple(FaultFacts(f["client"], f["round"], f["reason"], f.get("by")) for f in faults),
@@ -99,6 +102,17 @@ def of_parts(
         broken=broken,
         network=None if network is None else network_of(network, problem),
     )
+
+
+def _asked(problem: Plain) -> dict[str, Any]:
+    """The question in the form of the command line, without defaults."""
+    keys = question_of(problem).keys([group["name"] for group in problem["groups"]])
+    if "question" not in problem:
+        return {}
+    weights = keys.pop("weights", {})
+    if len(set(weights.values())) > 1:
+        keys["weights"] = ",".join(f"{site}={weight:.12g}" for site, weight in weights.items())
+    return {**keys, "also": ",".join(keys["also"])} if "also" in keys else keys
 
 
 def method_facts(name: str, delta: float, options: Plain) -> MethodFacts:

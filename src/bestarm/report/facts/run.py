@@ -11,6 +11,7 @@ from bestarm.errors import InputError
 from bestarm.problem.problem import Problem
 from bestarm.records.answer import answer_card
 from bestarm.records.describe import leading, nothing_promised, still_in, what_helps, why_undecided
+from bestarm.records.pulls import known_pulls
 from bestarm.records.questions import Situation, promise, title
 from bestarm.records.record import Record
 from bestarm.records.verify import verify
@@ -87,8 +88,9 @@ def _of_record(record: Record, quick: bool, check: bool, command: str | None) ->
         warnings=record.warnings,
         adversaries=record.adversaries,
         verdict=record.verdict,
+        summaries=record.summaries,
     )
-    by_client = record.pulls.by_client if record.pulls else {}
+    by_client = known_pulls(record)
     facts = replace(
         facts,
         lines=tuple(_as_said(line, verdict.arm, verdict.mean) for line in facts.lines),
@@ -145,12 +147,12 @@ def drawable_facts(record: Record) -> RunFacts:
 
 
 def _costs(record: Record) -> CostFacts:
-    peers = record.peers is not None
+    peers, made = record.peers is not None, known_pulls(record)
     return CostFacts(
         rounds=None if peers else record.rounds,
         time=record.time,
-        pulls=None if record.pulls is None else record.pulls.total,
-        longest=None if record.pulls is None else record.pulls.max_per_client,
+        pulls=sum(made.values()) if made else None,
+        longest=max(made.values()) if made else None,
         bits_up=record.bits.up,
         bits_down=None if peers else record.bits.down,
         wire_bytes=record.wire_bytes,
@@ -259,5 +261,5 @@ def of_desk(desk: Desk) -> RunFacts:
         waiting=tuple(desk.waiting_for()),
         dropped=tuple(desk.dropped),
         refused=refused,
-        notes=tuple(NoteFacts(note.client, note.text, note.round, note.later) for note in desk.notes),
+        notes=tuple(NoteFacts(*note) for note in desk.notes if not note.routine),
     )

@@ -250,9 +250,10 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     their answer. `broken` says why nothing is promised, `checks` what is wrong with the record. `file` and
     `command` belong to the record. A question about several sites has `options_by_site`, its answers as a
     `headline`, and `promises` as sentences. `roster` has every option in the order of the problem, which
-    fixes its colour; `wealths` are the bets of a method that bets. `intent` is what the run will promise. A
-    run that is over has a `card`, and an `outlook` if runs like it were simulated. `no_plan` says why a run
-    has no `plan`. `percent` says whether means are written in per cent.
+    fixes its colour, and `asked` is the question in the form of the command line; `wealths` are the bets of a
+    method that bets. `intent` is what the run will promise. A run that is over has a `card`, and an `outlook`
+    if runs like it were simulated. `no_plan` says why a run has no `plan`. `percent` says whether means are
+    written in per cent.
     """
 
     method: MethodFacts
@@ -278,6 +279,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     percent: bool = False
     private: bool | None = None
     rounds: int = 0
+    asked: dict[str, Any] = {}
     so_far: tuple[ArmSoFar, ...] = ()
     plan: PlanFacts | None = None
     no_plan: str = ""

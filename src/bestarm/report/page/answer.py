@@ -61,18 +61,21 @@ def card_box(
 
     `premise` is one more thing that it rests on, `title` says whose cost it has.
     """
-    sites = _sites(card)
+    sites, first_of_all = _sites(card), [*_best(card), *_lead(card)]
     first_sites, others = sites[:MOST_SITES], sites[MOST_SITES:MOST_CLAIMS]
     rest = f"The other {len(sites) - MOST_SITES:,} sites"
     if len(sites) > MOST_CLAIMS:
         rest += f" (the first {len(others):,} of them; all are in the record)"
-    rows = [*_best(card), *_lead(card), _risk(card, premise), _cost(card, title)]
+    rows = [_risk(card, premise), _cost(card, title)]
+    if not sites:
+        first_of_all, rows = [], [*first_of_all, *rows]
     return tag(
         "div",
         tag("p", labels(card.name, card.date, card.method, card.delta, card.seed), class_="labels"),
         *first,
         tag("h1", clean(card.headline, LONG), id="verdict"),
         _truth(card),
+        tag("dl", *first_of_all, class_="answers") if first_of_all else None,
         tag("dl", *first_sites, class_="answers") if sites else None,
         fold(rest, tag("dl", *others, class_="answers")) if others else None,
         tag("dl", *rows, class_="answers"),

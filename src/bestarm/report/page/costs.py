@@ -72,6 +72,10 @@ def _explained(facts: RunFacts) -> list[Html]:
         found.append(
             "Only the clients know their pulls: the server is not told, so they are not in this record."
         )
+    elif facts.private is False:
+        found.append(
+            "The pulls are those that the clients reported, with those of a last block that was not closed."
+        )
     return [tag("p", text, class_="note") for text in found]
 
 

@@ -87,7 +87,7 @@ def _so_far(facts: RunFacts) -> Html:
     bits = (costs.bits_up or 0) + (costs.bits_down or 0)
     known = CardCosts(pulls=costs.pulls, rounds=costs.rounds, bits=bits, after=0, time=costs.time)
     main, _, rest = costs_said(known).partition(", ")
-    unknown = "" if costs.pulls is not None else "Only the clients know their pulls."
+    unknown = "" if costs.pulls is not None or facts.options_by_site else "Only the clients know their pulls."
     return entry("Cost so far", main, rest, unknown)
 
 

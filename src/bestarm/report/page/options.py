@@ -35,9 +35,12 @@ def options_by_site(facts: RunFacts, found: OptionTable) -> Html:
         for row, cells in zip(ranked, rows, strict=False):
             cells.insert(1, _value(facts, row))
             cells.append(named(facts) if row.name in winners(facts) else row.result)
-    if found.weighted and len(set(found.weights)) > 1:
-        weights = [number(weight, 3) for weight in found.weights]
+    blank = [""] * found.weighted
+    if found.weighted and len(set(filter(None, found.weights))) > 1:
+        weights = [number(weight, 3) if weight else "–" for weight in found.weights]
         rows.append([tag("em", "weight of the site"), "", *weights, "", ""])
+    at = [sum(row.at[j] for row in found.rows) for j in range(len(found.sites))]
+    rows.append([tag("em", "pulls at the site"), *blank, *map(number, at), number(sum(at)), *blank])
     last = len(head) - found.weighted
     shown = table(head, rows, numbers=set(range(1, last)), caption=_caption(found), marks=marks)
     return join(_dissent(found), shown, _cut(found), tag("p", _note(facts, found), class_="note"))
@@ -118,13 +121,14 @@ def _caption(found: OptionTable) -> str:
 def _note(facts: RunFacts, found: OptionTable) -> str:
     if not found.weighted:
         return "The mean of each option at each site; the best of a site is in bold. A star marks an answer."
-    average = "average" if len(set(found.weights)) <= 1 else "weighted average"
+    average = "average" if len(set(filter(None, found.weights))) <= 1 else "weighted average"
     f = facts.options.get("byzantine") or 0
     ends = "the highest and the lowest" if f == 1 else f"the {f} highest and the {f} lowest"
     rest = f", without {ends}, because {counted(f, 'site')} may lie" if f else ""
     return (
         f"The value of an option is its {average} over all sites{rest}. Beside it, its mean at each site; "
-        "the best mean of a site is in bold. A mean alone proves nothing about a single site."
+        "the best mean of a site is in bold. A mean alone proves nothing about a single site. Means at sites "
+        "are those of closed blocks; pulls also count a last block that was not closed."
     )
 
 

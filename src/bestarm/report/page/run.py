@@ -241,10 +241,10 @@ def _reproduce(facts: RunFacts, attached: Html | None) -> Html:
 
 def _flags(facts: RunFacts) -> str:
     """The options in the form of the command line."""
-    chosen = {"method": facts.method.name, "delta": facts.delta, **facts.options}
+    chosen = {**facts.asked, "method": facts.method.name, "delta": facts.delta, **facts.options}
     return " ".join(
         f"--{'' if value is not False else 'no-'}{key.replace('_', '-')}"
-        + ("" if isinstance(value, bool) else f" {value}")
+        + ("" if isinstance(value, bool) else f" {shlex.quote(str(value))}")
         for key, value in chosen.items()
         if value is not None
     )

@@ -24,7 +24,7 @@ from bestarm.methods.bet.sites.tracks import OpenBlock, Track, tracks_of
 from bestarm.methods.bet.uplink import MOST_SUPPLY
 from bestarm.problem.layout import Layout
 from bestarm.protocol.codec import Malformed
-from bestarm.protocol.decisions import Floats, Mask
+from bestarm.protocol.decisions import Floats, Ints, Mask
 from bestarm.protocol.events import Action, Ahead, Event, Pace, Start
 from bestarm.protocol.machine import Transitions
 from bestarm.protocol.messages import Stopped
@@ -66,6 +66,8 @@ class Server(RoundServer):
         self.late = 0  # parts that came after their block was closed
         self.exits: list[dict[str, Any]] = []
         self.wealths: list[dict[str, Any]] = []
+        self.made = np.zeros(len(layout.clients), dtype=np.int64)  # pulls in the parts that came
+        self.stopped: list[dict[str, Any]] = []  # clients that the next block asks too much of
 
     # Messages
 
@@ -175,7 +177,9 @@ class Server(RoundServer):
         message, bits = decode(data, self.own_wire, own, block.n, self.binary[i], reference)
         self.bits_up += bits
         if isinstance(message, Stopped):
+            self._note_stop(i, block.pulls[i])
             return self._lose(i, "budget")
+        self.made[i] += int(block.pulls[i].sum())
         if block not in self.track[i].open:  # closed without it: what was filled in stays
             self.late += 1
             return []
@@ -183,6 +187,12 @@ class Server(RoundServer):
         if message.supply is not None:
             self.supply[i] = message.supply
         return self._advance(self.track[i])
+
+    def _note_stop(self, i: int, pulls: Ints) -> None:
+        """Note which pulls a client would have had to make, for people to read."""
+        needs = {self.course.cells.options[k]: int(pulls[k]) for k in np.flatnonzero(pulls).tolist()}
+        client = self.layout.clients[i]
+        self.stopped.append({"client": client, "made": int(self.made[i]), "needs": needs})
 
     def _lose(self, i: int, reason: Reason) -> list[Action]:
         """Continue without the parts of a client, if its site is one of those that may lie; else end."""
@@ -314,6 +324,8 @@ class Server(RoundServer):
             step = self._cut(step, stands, scale, track)
         if step == 0:
             track.ended = None if track.open else "budget"
+            if track.ended and n + course.blocks.step(n) <= MAX_PULLS:
+                self._note_short(track, stands, scale)
             return []
         steps = course.steps(step, scale)
         over = [bool(race.over[0]) or r not in track.races for r, race in enumerate(self.ledger.races)]
@@ -330,6 +342,16 @@ class Server(RoundServer):
         track.announced += step
         self.round = max(self.round, track.closed + len(track.open) - 1)
         return [self._send(plan), *self._forward(track)]
+
+    def _note_short(self, track: Track, stands: list[Stand], scale: Floats | None) -> None:
+        """Note the clients of a track whose data do not allow even the smallest block."""
+        races, course = self.ledger.races, self.course
+        open_ones = [
+            stand if r in track.races and not races[r].over[0] else None for r, stand in enumerate(stands)
+        ]
+        pulls = course.pulls(open_ones, 1, course.steps(1, scale))[0]
+        for i in np.flatnonzero(self.present & (pulls.max(axis=1) > self.supply)).tolist():
+            self._note_stop(i, pulls[i])
 
     def _scale(self) -> Floats | None:
         """What the steps of clients are in proportion to; None for their weights."""
@@ -388,4 +410,5 @@ class Server(RoundServer):
             "exits": self.exits,
             "wealth": self.wealths,
             "cells": cells,
+            "stopped": self.stopped,
         }
