@@ -188,6 +188,8 @@ def difference_said(lead: LeadFacts, percent: bool, unit: str = "") -> str:
 
 def costs_said(costs: CardCosts) -> str:
     """What the run cost, in one line."""
+    if costs.visitors is not None:
+        return _visitors_said(costs, costs.visitors)
     parts = []
     if costs.rows is not None:
         parts.append(f"{counted(costs.rows, 'row')}, each counted once")
@@ -201,6 +203,15 @@ def costs_said(costs: CardCosts) -> str:
     if costs.time is not None:
         parts.append(counted(costs.time, "time step"))
     return ", ".join(parts)
+
+
+def _visitors_said(costs: CardCosts, visitors: int) -> str:
+    """What a live experiment cost: its visitors, and the rewards that count."""
+    count = costs.pulls or 0
+    filled = f" ({costs.filled:,} of them filled in as missing)" if costs.filled else ""
+    rewards = f"{counted(count, 'reward')} that count{'s' * (count == 1)}{filled}"
+    parts = [counted(visitors, "visitor"), rewards]
+    return ", ".join([*parts, *([] if costs.rounds is None else [counted(costs.rounds, "round")])])
 
 
 def labels(name: str, date: str, method: str, delta: float, seed: int | None) -> str:

@@ -132,29 +132,45 @@ class Clerk:
             self._demand_same(key, site, times)
             return None
         if self._engine.ended(site) and self.settings.after == "stop":
-            what = "the experiment is over" if self._engine.over else f"the answer of {request.site} is known"
-            raise ExperimentOver(what, expected="no more assignments")
+            raise ExperimentOver(self._why_ended(site), expected="no more assignments")
         return ledger.Ask(now, site, times, key)
+
+    def _why_ended(self, site: int) -> str:
+        name = self._engine.problem.layout.groups[site].name
+        if self._engine.over:
+            return "the experiment is over"
+        return f"{name} was dropped" if self._engine.dropped_site(site) else f"the answer of {name} is known"
 
     def _tell_entry(self, request: Request, now: float, told: dict[int, float]) -> ledger.Tell:
         """The rewards of a request, all of them valid."""
         if len(request.rewards) > MOST:
             raise InputError(f"{len(request.rewards):,} rewards", expected=f"at most {MOST:,} at once")
         rewards, engine, own = list[tuple[int, float]](), self._engine, dict[int, float]()
-        for token, value in request.rewards:
-            number = self._tokens.read(token)
-            if number >= len(engine.time):
-                raise InputError("its assignment is not in the journal", where=f"token {shorten(token)}")
-            reward = check_reward(value, self.settings, token)
-            known = own.get(number, told.get(number, engine.reward[number]))
-            if known == known and known != reward:
-                raise SecondReward(
-                    f"a second reward of {reward:g}", where=f"token {token}", expected=f"{known:g}, as before"
-                )
+        for place, (token, value) in enumerate(request.rewards):
+            try:
+                number, reward = self._read(token, value)
+                known = own.get(number, told.get(number, engine.reward[number]))
+                if known == known and known != reward:
+                    raise SecondReward(
+                        f"a second reward of {reward:g}",
+                        where=f"token {token}",
+                        expected=f"{known:g}, as before",
+                    )
+            except InputError as error:
+                if len(request.rewards) == 1:
+                    raise
+                raise error.at(f"rewards[{place}], so none of the {len(request.rewards):,} counts") from None
             own[number] = reward
             rewards.append((number, reward))
         told.update(own)
         return ledger.Tell(now, rewards)
+
+    def _read(self, token: str, value: float) -> tuple[int, float]:
+        """The number of an assignment, and its reward."""
+        number = self._tokens.read(token)
+        if number >= len(self._engine.time):
+            raise InputError("its assignment is not in the journal", where=f"token {shorten(token)}")
+        return number, check_reward(value, self.settings, token)
 
     def commit(self, requests: Sequence[Request]) -> None:
         """Write the entries of requests to the journal, then let them take effect."""
