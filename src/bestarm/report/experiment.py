@@ -248,7 +248,8 @@ def summary(status: Status) -> list[str]:
         f"{counted(status.blocks, 'block')} that count{'s' * (status.blocks == 1)}"
     ]
     if status.asked:
-        lines.insert(0, f"asked: {status.asked}")
+        whose = f"experiment {status.experiment}, " if status.experiment else ""
+        lines.insert(0, f"{whose}asked: {status.asked}")
     if status.leader is not None and status.lead is not None and status.told and status.state == "running":
         lines.append(f"{status.leader} leads by {gap_said(status.lead, status.percent)} (illustrative only)")
     rows = [(row.name, option_said(row, status.percent)) for row in status.estimates[:MOST_ROWS]]

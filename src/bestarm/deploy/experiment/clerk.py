@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +20,7 @@ from bestarm.util.text import nearest, shorten
 MOST = 10_000  # assignments or rewards in one call
 MOST_KEY = 200  # characters of a key
 MOST_CALLER = 100  # and of what tells the keys of callers apart
+REMEMBERED = 7 * 86_400.0  # seconds that a key is remembered
 
 
 class ExperimentOver(InputError):
@@ -48,6 +50,15 @@ class Assignment(msgspec.Struct, frozen=True):
     token: str
 
 
+class Answered(NamedTuple):
+    """An earlier request that had a key: when it came, what it asked for, and the assignments."""
+
+    time: float
+    site: int
+    times: int
+    assigned: list[Assignment]
+
+
 @dataclass(eq=False)
 class Request:
     """Something that is asked of an experiment, and what came of it."""
@@ -69,8 +80,7 @@ class Clerk:
     def __init__(self, engine: Assignments, journal: Journal | None, clock: Callable[[], float]) -> None:
         self.settings, self._engine, self._journal, self._clock = engine.settings, engine, journal, clock
         self._tokens = Tokens(self.settings.key)
-        # Of earlier requests that had a key: site, times, and the assignments.
-        self._keys: dict[str, tuple[int, int, list[Assignment]]] = {}
+        self._keys: dict[str, Answered] = {}  # the oldest first
         self._queue: list[Request] = []
         self._queueing, self.working = threading.Lock(), threading.RLock()
         self._closed = False
@@ -128,7 +138,7 @@ class Clerk:
             raise InputError(f"{shorten(times)} assignments", expected=f"a whole number from 1 to {MOST:,}")
         if not isinstance(key, str) or len(key) > MOST_KEY + MOST_CALLER + 1:
             raise InputError(f"key {shorten(key)}", expected=f"at most {MOST_KEY} characters")
-        if key in self._keys:
+        if self._known(key, now):
             self._demand_same(key, site, times)
             return None
         if self._engine.ended(site) and self.settings.after == "stop":
@@ -203,31 +213,43 @@ class Clerk:
         """Let an entry take effect, and note the results."""
         entry = request.entry
         if entry is None:
-            request.assigned = self._keys[request.key][2]
+            request.assigned = self._keys[request.key].assigned
             return
         arms = self._engine.problem.layout.groups
         if isinstance(entry, ledger.Ask):
-            if entry.key and entry.key in self._keys:  # twice in one write
+            if self._known(entry.key, entry.time):  # twice in one write
                 try:
                     self._demand_same(entry.key, entry.site, entry.times)
                 except OtherRequest as error:
                     request.error = error
                 else:
-                    request.assigned = self._keys[entry.key][2]
+                    request.assigned = self._keys[entry.key].assigned
                 return
             own = arms[entry.site].arms
             given = [self._engine.ask(entry.time, entry.site) for _ in range(entry.times)]
             request.assigned = [Assignment(own[g.arm], self._tokens.make(g.number)) for g in given]
             if entry.key:
-                self._keys[entry.key] = entry.site, entry.times, request.assigned
+                self._remember(entry, request.assigned)
         elif isinstance(entry, ledger.Tell):
             request.outcomes = [self._engine.tell(entry.time, k, reward) for k, reward in entry.rewards]
         else:
             ledger.apply(self._engine, entry)
 
+    def _known(self, key: str, now: float) -> bool:
+        """Whether a request with this key is remembered."""
+        return key in self._keys and now <= self._keys[key].time + REMEMBERED
+
+    def _remember(self, entry: ledger.Ask, assigned: list[Assignment]) -> None:
+        """Note a request with a key, and forget those that are too old."""
+        self._keys.pop(entry.key, None)
+        self._keys[entry.key] = Answered(entry.time, entry.site, entry.times, assigned)
+        while not self._known(oldest := next(iter(self._keys)), entry.time):
+            del self._keys[oldest]
+
     def _demand_same(self, key: str, site: int, times: int) -> None:
         """Raise OtherRequest unless the earlier request with this key asked for the same."""
-        if self._keys[key][:2] != (site, times):
+        known = self._keys[key]
+        if (known.site, known.times) != (site, times):
             raise OtherRequest(
                 "this key was used for another request", expected="a new key for a new request"
             )
