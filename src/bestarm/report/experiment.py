@@ -105,6 +105,7 @@ def _numbers(status: Status, settings: Settings | None) -> list[Html]:
     means = [
         f"{clean(row.name, 60)}: {option_said(row, status.percent, unit)}"
         for row in status.estimates[:MOST_ROWS]
+        if row.pulls or row.mean is not None
     ]
     leads = [
         f"{clean(lead.option, 60)}: {clean(difference_said(lead, status.percent, unit), 120)}"
@@ -252,7 +253,8 @@ def summary(status: Status) -> list[str]:
         lines.insert(0, f"{whose}asked: {status.asked}")
     if status.leader is not None and status.lead is not None and status.told and status.state == "running":
         lines.append(f"{status.leader} leads by {gap_said(status.lead, status.percent)} (illustrative only)")
-    rows = [(row.name, option_said(row, status.percent)) for row in status.estimates[:MOST_ROWS]]
+    tried = [row for row in status.estimates if row.pulls or row.mean is not None]
+    rows = [(row.name, option_said(row, status.percent)) for row in tried[:MOST_ROWS]]
     rows += [
         (lead.option, "ahead by " * (lead.kind == "runner-up") + difference_said(lead, status.percent))
         for lead in status.leads[:MOST_ROWS]

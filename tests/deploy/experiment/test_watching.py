@@ -139,12 +139,20 @@ def test_the_report_counts_visitors_and_only_the_rewards_that_count(tmp_path):
     assert not any(word in page for word in ("honest client", "proven faulty", "Group us"))
 
 
+@pytest.mark.parametrize("also", [(), ("each",)])
+def test_an_experiment_that_was_stopped_before_its_first_visitor_has_a_report(also, tmp_path):
+    experiment = ba.Experiment(["A", "B"], ["us", "eu"], also=also, seed=1)
+    experiment.stop()
+    assert "0 visitors" in experiment.record().report(tmp_path / "r.html").read_text()
+
+
 def test_a_stopped_experiment_is_not_told_to_be_repeated_until_it_has_an_answer(tmp_path):
     experiment = ba.Experiment(["A", "B"], seed=1)
     experiment.ask()
     experiment.stop()
     page = experiment.record().report(tmp_path / "r.html").read_text()
     assert "larger budget" not in page
+    assert "no pulls" not in page_of(experiment.status, [], experiment.settings)
     assert "Do not repeat it until one names a winner" in page
 
 
