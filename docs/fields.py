@@ -47,6 +47,11 @@ MEANINGS = {
         "max_per_client": "pulls of the busiest client",
         "by_client": "pulls of each client",
     },
+    "Visitors": {
+        "assigned": "subjects that were given an option",
+        "told": "rewards that came",
+        "filled": "of the rewards that count: those that did not come by their deadline",
+    },
     "Bits": {
         "up": "payload bits from clients, as encoded",
         "down": "payload bits from the server; a broadcast counts once",

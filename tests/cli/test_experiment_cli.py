@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from bestarm.cli import main
+from bestarm.deploy.experiment.folder import read
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def bestarm(monkeypatch, capsys, tmp_path):
 def served(*args):
     """A server of an experiment in a process of its own; yields the process and its address."""
     command = [sys.executable, "-m", "bestarm.cli", "experiment", "serve", *map(str, args), "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process, json.loads(process.stdout.readline())["url"]
         finally:
@@ -71,6 +72,7 @@ def test_an_experiment_is_created_served_killed_resumed_watched_and_verified(bes
         assert json.loads(busy.stdout)["answer"] == "B"
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 130
+        assert process.stderr.read().strip() == "stopped; run it again to resume"
     assert "The answer is: B" in bestarm("experiment", "status", "shop").stdout
     checked = bestarm("verify", "shop")
     assert checked.returncode == 0, checked.stdout
@@ -98,7 +100,15 @@ def test_a_served_experiment_can_be_stopped_and_is_undecided(bestarm, tmp_path):
             "duration",
         ),
         (("new", "shop", "--option", "A", "--option", "B", "--deadline", "1d"), "both or none"),
+        (("new", "shop", "--option", "A", "--option", "B", "--deadline", "5", "--missing", "0"), "unit"),
         (("new", "shop", "--option", "A", "--option", "B", "--weight", "us"), "SITE=NUMBER"),
+        (("new", "shop", "--option", "A", "--option", "B", "--weights", "us"), "--weights"),
+        (
+            ("new", "shop", "--option", "A", "--option", "B", "--weights", "us=1", "--weight", "us=1"),
+            "one of",
+        ),
+        (("serve", "nowhere", "--stalled-after", "5"), "unit"),
+        (("key", "nowhere"), "no experiment here"),
         (("serve", "nowhere"), "no experiment here"),
         (("status", "nowhere"), "no experiment here"),
         (("stop", "nowhere"), "no experiment here"),
@@ -127,3 +137,24 @@ def test_the_status_of_an_experiment_without_assignments_has_no_pace_and_no_lead
     assert "0 assigned" in said
     assert "nan" not in said
     assert "leads by" not in said
+
+
+def test_the_question_is_given_as_for_other_commands_and_the_status_names_it(bestarm, tmp_path):
+    new = ("experiment", "new", "shop", "--option", "A", "--option", "B", "--site", "us", "--site", "eu")
+    assert bestarm(*new, "--weights", "us=3, eu=1", "--also", "each").returncode == 0
+    settings = read(tmp_path / "shop").settings
+    assert settings.problem().layout.question.weights == (0.75, 0.25)
+    assert settings.problem().layout.question.by_site
+    said = " ".join(bestarm("experiment", "status", "shop").stdout.split())
+    assert "experiment shop, asked: which option has the best weighted average over all sites" in said
+    assert "us 0.75, eu 0.25" in said
+    single = bestarm("experiment", "new", "each", *new[3:], "--question", "each", "--simultaneous")
+    assert single.returncode == 0
+    assert read(tmp_path / "each").settings.problem().layout.question.simultaneous
+
+
+def test_the_key_of_webhooks_is_printed(bestarm, tmp_path):
+    assert bestarm(*NEW).returncode == 0
+    key = read(tmp_path / "shop").settings.key
+    assert bestarm("experiment", "key", "shop").stdout.strip() == key
+    assert json.loads(bestarm("experiment", "key", "shop", "--json").stdout) == {"key": key}

@@ -16,8 +16,9 @@ import typer
 
 from bestarm.cli.exit_codes import INTERRUPTED, OK, UNDECIDED
 from bestarm.cli.options import Json
-from bestarm.cli.terminal import out, safe, say, warn
+from bestarm.cli.terminal import out, remark, safe, say, warn
 from bestarm.errors import InputError
+from bestarm.util.durations import in_seconds
 from bestarm.util.loopback import is_loopback
 from bestarm.util.text import counted
 
@@ -25,22 +26,11 @@ RATE = 1_000.0  # the default of deploy.experiment.limits, which a test compares
 app = typer.Typer(help="Live experiments: assignment over HTTP, late rewards.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="the folder of the experiment")]
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def duration(text: str | None) -> float | None:
-    """Seconds, from a text such as "90", "15m", "24h" or "7d".
-
-    >>> duration("90"), duration("24h"), duration(None)
-    (90.0, 86400.0, None)
-    """
-    if text is None:
-        return None
-    number, unit = (text[:-1], UNITS[text[-1]]) if text[-1:] in UNITS else (text, 1.0)
-    try:
-        return float(number) * unit
-    except ValueError:
-        raise InputError(f'"{text}" is not a duration', expected='for example "90s", "24h" or "7d"') from None
+    """Seconds, from a text such as "90s", "15m", "24h" or "7d"."""
+    return None if text is None else in_seconds(text)
 
 
 @app.command()
@@ -53,8 +43,17 @@ def new(
     question: Annotated[str, typer.Option(help="overall, each, control or anywhere")] = "overall",
     control: Annotated[str | None, typer.Option(help="the option that others are compared with")] = None,
     weight: Annotated[
-        list[str] | None, typer.Option(metavar="SITE=NUMBER", help="the weight of a site [default: equal]")
+        list[str] | None, typer.Option(metavar="SITE=NUMBER", help="the weight of a site; once for each")
     ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help='weights of the sites: equal, or "us=3,eu=1" [default: equal]')
+    ] = None,
+    also: Annotated[
+        str | None, typer.Option(help="with overall: each, to answer for every site as well")
+    ] = None,
+    simultaneous: Annotated[
+        bool, typer.Option("--simultaneous", help="with each: one delta for all sites together")
+    ] = False,
     delta: Annotated[float, typer.Option(help="probability of a wrong answer, at most")] = 0.05,
     deadline: Annotated[
         str | None, typer.Option(help="when a missing reward counts as --missing: 90s, 24h, 7d")
@@ -83,11 +82,19 @@ def new(
         )
     chosen: dict[str, Any] = {"control": control, "margin": margin, "prefer": prefer}
     keys = {key: value for key, value in chosen.items() if value is not None}
-    if weight:
-        keys["weights"] = dict(_weight(text) for text in weight)
+    if weight and weights is not None:
+        raise InputError("both --weight and --weights are given", expected="one of them")
+    named = weight or ([] if weights in (None, "equal") else str(weights).split(","))
+    if named:
+        keys["weights"] = dict(_weight(text, "--weight" if weight else "--weights") for text in named)
+    if also is not None:
+        keys["also"] = also
+    if simultaneous:
+        keys["simultaneous"] = True
     settings = make_settings(
         option, site, question, delta=delta, bounds=(low, high), goal=goal, unit=unit, binary=binary,
         deadline=duration(deadline), missing=missing, after=after, seed=seed, keys=keys,
+        name=folder.resolve().name,
     )  # fmt: skip
     token = place.create(folder, settings)
     text = (
@@ -103,12 +110,23 @@ def new(
     return OK
 
 
-def _weight(text: str) -> tuple[str, float]:
+def _weight(text: str, flag: str) -> tuple[str, float]:
     name, _, number = text.rpartition("=")
     try:
-        return name, float(number)
+        return name.strip(), float(number)
     except ValueError:
-        raise InputError(f'--weight "{text}"', expected="SITE=NUMBER, such as us=2") from None
+        raise InputError(f'{flag} "{text}"', expected="SITE=NUMBER, such as us=2") from None
+
+
+@app.command()
+def key(folder: Folder, as_json: Json = False) -> int:
+    """Print the secret key that the notices of webhooks are signed with, in hexadecimal."""
+    from bestarm.deploy.experiment import folder as place
+    from bestarm.deploy.experiment import ledger
+
+    with ledger.open_journal(place.journal_of(folder), write=False) as journal:
+        found = ledger.settings_of(journal).key
+    return say({"key": found}, found, as_json)
 
 
 @app.command()
@@ -147,9 +165,12 @@ def serve(
 ) -> int:
     """Serve an experiment over HTTP. If it is stopped or killed, run it again to resume."""
     from bestarm.deploy.experiment.serve import serve as run
+    from bestarm.deploy.logs import Logs
     from bestarm.deploy.process import Interrupted as Stopped
     from bestarm.deploy.process import until_stopped
     from bestarm.report.experiment import page_of
+
+    Logs().start()
 
     def ready(url: str) -> None:
         text = f"serving {folder} at {url} (press Ctrl-C to stop); its page: {url}/?token=TOKEN"
@@ -171,6 +192,7 @@ def serve(
                 ready=ready,
             )
         )
+    remark("stopped; run it again to resume")
     return INTERRUPTED
 
 

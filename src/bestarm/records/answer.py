@@ -15,6 +15,7 @@ from bestarm.problem.data import Data
 from bestarm.problem.truth import truth
 from bestarm.protocol.options import on_unit_scale
 from bestarm.protocol.registry import METHODS
+from bestarm.records.build import FILLED
 from bestarm.records.card import KEPT, AnswerCard, CardCosts, OptionFacts, Tone
 from bestarm.records.describe import aim, best_is_in, mean_of, still_in, why_undecided
 from bestarm.records.figures import gap_said, said
@@ -218,7 +219,7 @@ class _Reading(Ranking):
         elif f:
             who = "clients of each group"
             yield f"At most {f} of the {who} lie, and the others do not differ in their means."
-        else:
+        elif self.record.visitors is None:
             yield "No client lies."
         if premise := self.method.premise(self.options):
             yield premise
@@ -259,6 +260,9 @@ class _Reading(Ranking):
         for warning in record.warnings:
             if is_withdrawal(warning):
                 continue  # the headline says it
+            if FILLED in warning["text"]:
+                yield f"Site {warning['group']}: {warning['text']}."
+                continue
             yield f"Group {warning['group']}, round {warning['round']}: {warning['text']}."
         caught = {fault["client"] for fault in record.proven_faulty}
         for adversary in record.adversaries:
@@ -314,4 +318,6 @@ def _costs(record: Record) -> CardCosts:
         bits=record.bits.up + record.bits.down,
         after=record.bits.after,
         time=record.time,
+        visitors=None if record.visitors is None else record.visitors.assigned,
+        filled=0 if record.visitors is None else record.visitors.filled,
     )

@@ -89,7 +89,10 @@ class TrimFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CardCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the run cost; None where it is unknown. Recorded data cost their `rows`, and nothing else."""
+    """What the run cost; None where it is unknown. Recorded data cost their `rows`, and nothing else.
+
+    A live experiment has `visitors`, and `filled` of its `pulls` did not come by their deadline.
+    """
 
     pulls: int | None
     rounds: int | None
@@ -97,6 +100,8 @@ class CardCosts(msgspec.Struct, frozen=True, kw_only=True):
     after: int
     time: int | None
     rows: int | None = None
+    visitors: int | None = None
+    filled: int = 0
 
 
 class AnswerCard(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,11 @@ from bestarm.records.shortage import shortage
 from bestarm.util.text import counted
 
 ENDED_EARLY = ("budget", "rounds", "time", "interrupted")  # reasons that are not errors
+STOPPED = (
+    "The experiment was stopped before it had an answer. Do not repeat it until one names a winner: each "
+    "start has its own δ, so that would break the promise. If you plan a new one, plan it for longer or "
+    "for a larger delta."
+)
 
 
 def aim(problem: Mapping[str, Any]) -> str:
@@ -224,6 +229,8 @@ def why_undecided(record: Record) -> str:
 
 def what_helps(record: Record) -> str:
     """Which arm ran out of rewards, and what would help; empty if something else ended the run."""
+    if record.verdict.reason == "interrupted" and record.visitors is not None:
+        return STOPPED
     if record.verdict.reason != "budget":
         return ""
     finite, budget = record.problem["finite"], record.options.get("budget")

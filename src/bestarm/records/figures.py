@@ -109,14 +109,15 @@ def said(
 def rough(value: float | None, percent: bool) -> str:
     """A mean whose interval is not shown, with three digits; a dash if there is none.
 
-    >>> rough(0.68461, True), rough(153.82, False), rough(4.298, False), rough(None, True)
-    ('68.5 %', '154', '4.30', '–')
+    >>> rough(0.68461, True), rough(153.82, False), rough(4.298, False), rough(99.97, False), rough(None, True)
+    ('68.5 %', '154', '4.30', '100', '–')
     """
     if value is None:
         return "–"
     if percent:
-        return f"{100 * value:.1f} %"
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:#.3g}"
+        return f"{_number(100 * value, 1)} %"
+    few = abs(value) >= 99.95 or value == int(value)
+    return _number(value, 0) if few else f"{value:#.3g}"
 
 
 def span(interval: Interval, percent: bool, unit: str = "") -> str:
@@ -249,6 +250,8 @@ def difference_said(lead: LeadFacts, percent: bool, unit: str = "", places: int 
 
 def costs_said(costs: CardCosts) -> str:
     """What the run cost, in one line."""
+    if costs.visitors is not None:
+        return _visitors_said(costs, costs.visitors)
     parts = []
     if costs.rows is not None:
         parts.append(f"{counted(costs.rows, 'row')}, each counted once")
@@ -262,6 +265,15 @@ def costs_said(costs: CardCosts) -> str:
     if costs.time is not None:
         parts.append(counted(costs.time, "time step"))
     return ", ".join(parts)
+
+
+def _visitors_said(costs: CardCosts, visitors: int) -> str:
+    """What a live experiment cost: its visitors, and the rewards that count."""
+    count = costs.pulls or 0
+    filled = f" ({costs.filled:,} of them filled in as missing)" if costs.filled else ""
+    rewards = f"{counted(count, 'reward')} that count{'s' * (count == 1)}{filled}"
+    parts = [counted(visitors, "visitor"), rewards]
+    return ", ".join([*parts, *([] if costs.rounds is None else [counted(costs.rounds, "round")])])
 
 
 def labels(name: str, date: str, method: str, delta: float, seed: int | None) -> str:

@@ -50,6 +50,17 @@ class Bits(msgspec.Struct, frozen=True, omit_defaults=True):
     after: int = 0
 
 
+class Visitors(msgspec.Struct, frozen=True, kw_only=True):
+    """The subjects of a live experiment: how many were given an option, and how many rewards came.
+
+    `filled` of the rewards that count did not come by their deadline, and count as the value for that.
+    """
+
+    assigned: int
+    told: int
+    filled: int
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The record of one run.
 
@@ -120,10 +131,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     refused_summaries : list of RefusedSummary
         Summaries that no rewards have, second ones, and those of clients that are proven faulty. They do not
         count.
+    visitors : Visitors or None
+        The subjects of a live experiment; left out of the JSON of other runs.
     name : str
         A label: the scenario's file, for a record of `bestarm run`; what was given to `identify`.
     date : str
-        A label: the day of the run; of a deployed run, the day on which it was set up.
+        A label: the day of the run; of a deployed run, the day on which it was set up; of a live experiment,
+        that of its first assignment.
     digest : str
         SHA-256 over the rest; an empty `evidence`, empty `answers` and a null `time` are left out.
     """
@@ -152,6 +166,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     time: int | None = None
     summaries: dict[str, Summary] | None = None
     refused_summaries: list[RefusedSummary] = []
+    visitors: Visitors | None = None
     name: str = ""
     date: str = ""
     digest: str = ""
@@ -174,6 +189,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         plain = plain_json(self)
         if not self.simulation:
             del plain["simulation"]
+        if self.visitors is None:
+            del plain["visitors"]
         return plain
 
     def sealed(self) -> Record:
@@ -324,7 +341,7 @@ def digest(plain: Mapping[str, Any]) -> str:
         for k, v in plain.items()
         if k != "digest"
         and (v or k not in ("evidence", "simulation", "refused_summaries", "name", "date"))
-        and (v is not None or k not in ("time", "summaries"))
+        and (v is not None or k not in ("time", "summaries", "visitors"))
     }
     rest["verdict"] = _without_answers(plain["verdict"])
     if isinstance(peers := plain.get("peers"), Mapping):

@@ -13,7 +13,6 @@ from typing import Any
 from bestarm.deploy.experiment.alarms import TEXT
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.deploy.experiment.status import SiteStatus, Status
-from bestarm.problem.question import KINDS as QUESTIONS
 from bestarm.records.figures import difference_said, gap_said, option_said, two_digits
 from bestarm.records.questions import intent
 from bestarm.report.markup import Html, clean, name, table, tag
@@ -59,15 +58,18 @@ def _card(status: Status, alarms: Sequence[Alarm], settings: Settings | None) ->
     """The answer card: the same shape before and after the verdict."""
     warned = [tag("li", f"{clean(alarm.cell, 120)}: {TEXT[alarm.kind]}.") for alarm in alarms]
     running = status.state == "running"
-    labels = [f"a live experiment at {counted(len(status.sites), 'site')}"]
+    labels = [clean(status.experiment, 80)] if status.experiment else []
+    labels.append(f"a live experiment at {counted(len(status.sites), 'site')}")
     if status.began is not None:
         labels.append(f"since {clock(status.began)}")
     if settings is not None:
-        labels += [f"asked: {_asked(settings)}", f"δ = {settings.delta:g}"]
+        labels += [f"asked: {settings.asked}", f"δ = {settings.delta:g}"]
         if not running:  # until then it would tell the next assignments
             labels.append(f"seed {settings.seed}")
     rows = [*_leader(status, settings), _risk(status, settings), _so_far(status), _end(status)]
     rest = f"Still assigned: {', '.join(map(clean, status.options))}." if running and status.options else ""
+    if status.note:
+        rest = f"{rest} {status.note[0].upper()}{status.note[1:]}.".lstrip()
     return tag(
         "div",
         tag("p", " · ".join(labels), class_="labels"),
@@ -80,25 +82,16 @@ def _card(status: Status, alarms: Sequence[Alarm], settings: Settings | None) ->
     )
 
 
-def _asked(settings: Settings) -> str:
-    """The question, with the weights of the sites if they differ."""
-    layout = settings.problem().layout
-    text, weights = QUESTIONS[layout.question.kind], layout.question.weights
-    if len(set(weights)) < 2:
-        return text
-    shares = (f"{group.name} {weight:.2g}" for group, weight in zip(layout.groups, weights, strict=True))
-    return f"{text} (weights: {', '.join(shares)})"
-
-
 def _leader(status: Status, settings: Settings | None) -> list[Html]:
     if status.state == "identified":
         return _numbers(status, settings)  # the headline says which
+    if status.state != "running":
+        leads = [entry("Leads", name(status.leader, 60), "not shown to be the best")] if status.leader else []
+        return [*leads, *_numbers(status, settings)]
     if status.leader is None:
         by_site = settings is not None and settings.question.get("question") == "each"
-        waits = status.state == "running" and not by_site
-        return [entry("Leads", "nobody yet", "not every option has a reward that counts")] if waits else []
-    if status.state != "running":
-        return [entry("Leads", name(status.leader, 60), "not shown to be the best")]
+        nobody = [entry("Leads", "nobody yet", "not every option has a reward that counts")]
+        return [] if by_site else nobody
     found = [entry("Leads", name(status.leader, 60), "the highest mean so far")]
     if status.lead is not None:
         apart = gap_said(status.lead, status.percent, "" if settings is None else settings.unit)
@@ -112,12 +105,15 @@ def _numbers(status: Status, settings: Settings | None) -> list[Html]:
     means = [
         f"{clean(row.name, 60)}: {option_said(row, status.percent, unit)}"
         for row in status.estimates[:MOST_ROWS]
+        if row.pulls or row.mean is not None
     ]
     leads = [
         f"{clean(lead.option, 60)}: {clean(difference_said(lead, status.percent, unit), 120)}"
         for lead in status.leads[:MOST_ROWS]
     ]
     title = "Ahead by" if all(lead.kind == "runner-up" for lead in status.leads) else "Compared"
+    if status.state != "identified" and title == "Ahead by":
+        title = "Lead"
     found = [entry(title, leads[0], *leads[1:])] if leads else []
     return [*found, *([entry("Means", means[0], *means[1:])] if means else [])]
 
@@ -155,7 +151,7 @@ def _next(status: Status, settings: Settings | None) -> Html | None:
     if status.state != "running":
         steps = [tag("li", code(f"bestarm {command} FOLDER")) for command in ("verify", "report")]
         said = [
-            tag("p", "Check the answer, and get its means and intervals, with the experiment's folder:"),
+            tag("p", "Check the answer, and get the whole report, with the experiment's folder:"),
             tag("ul", *steps),
         ]
         return tag("div", tag("h2", "Next step"), *said, class_="next")
@@ -213,13 +209,15 @@ def _sites(status: Status) -> Html:
 
 
 def _slow(status: Status, site: SiteStatus) -> bool:
-    return site.holds_up and bool(status.hold_up)
+    return site.holds_up and bool(status.hold_up)  # a site of a federation does not know what waits
 
 
 def _row(status: Status, site: SiteStatus) -> list[Any]:
     state = "holds things up" if _slow(status, site) else site.answer or "runs"
     if status.state != "running":
         state = site.answer or "ended"
+    elif site.dropped:
+        state = "dropped"
     elif not site.assigned:
         state = "no arrivals yet"
     return [
@@ -250,9 +248,13 @@ def summary(status: Status) -> list[str]:
         f"{counted(status.assigned, 'assignment')}, {counted(status.told, 'reward')}, "
         f"{counted(status.blocks, 'block')} that count{'s' * (status.blocks == 1)}"
     ]
+    if status.asked:
+        whose = f"experiment {status.experiment}, " if status.experiment else ""
+        lines.insert(0, f"{whose}asked: {status.asked}")
     if status.leader is not None and status.lead is not None and status.told and status.state == "running":
         lines.append(f"{status.leader} leads by {gap_said(status.lead, status.percent)} (illustrative only)")
-    rows = [(row.name, option_said(row, status.percent)) for row in status.estimates[:MOST_ROWS]]
+    tried = [row for row in status.estimates if row.pulls or row.mean is not None]
+    rows = [(row.name, option_said(row, status.percent)) for row in tried[:MOST_ROWS]]
     rows += [
         (lead.option, "ahead by " * (lead.kind == "runner-up") + difference_said(lead, status.percent))
         for lead in status.leads[:MOST_ROWS]
@@ -265,8 +267,7 @@ def summary(status: Status) -> list[str]:
         lines.append(
             f"the verdict needs about {two_digits(status.more):,} more assignments{when} (an estimate)"
         )
-    if status.hold_up:
-        lines.append(status.hold_up)
+    lines += [text for text in (status.hold_up, status.note) if text]
     return lines
 
 

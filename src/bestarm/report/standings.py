@@ -47,7 +47,7 @@ def standings(facts: RunFacts) -> list[Standing]:
 
 
 def _ranked(facts: RunFacts, found: list[Standing]) -> list[Standing]:
-    """Options by rank, each with its lead over the next one."""
+    """Options by rank, each with its lead over the next one; before the first round there may be none."""
     sign = 1.0 if facts.scale.goal == "min" else -1.0
     ranked = sorted(
         found, key=lambda s: (s.state != "won", s.mean is None, 0.0 if s.mean is None else sign * s.mean)
@@ -56,7 +56,7 @@ def _ranked(facts: RunFacts, found: list[Standing]) -> list[Standing]:
         None if one.mean is None or other.mean is None else sign * (other.mean - one.mean) + 0.0
         for one, other in pairwise(ranked)
     ]
-    return [replace(one, lead=lead) for one, lead in zip(ranked, [*leads, None], strict=True)]
+    return [replace(one, lead=lead) for one, lead in zip(ranked, [*leads, None], strict=False)]
 
 
 def site_standings(facts: RunFacts) -> list[list[Standing]]:

@@ -10,7 +10,8 @@ import pytest
 
 import bestarm as ba
 from bestarm.deploy.experiment.audit import audit
-from bestarm.deploy.experiment.experiment import Request
+from bestarm.deploy.experiment.clerk import REMEMBERED
+from bestarm.deploy.experiment.experiment import Request, SecondReward
 from visitors import seconds, visitors
 
 TWO = {"us": (3.0, (0.3, 0.5)), "eu": (1.0, (0.4, 0.6))}
@@ -142,7 +143,10 @@ def test_after_its_deadline_a_missing_reward_is_filled_in_and_a_late_one_is_not_
     experiment.stop()
     record = experiment.record()
     assert ba.verify(record).ok
-    assert "7 of 8 rewards did not come by their deadline and count as 0" in record.warnings[0]["text"]
+    assert (
+        "7 of the 8 rewards that count did not come by their deadline and count as 0"
+        in record.warnings[0]["text"]
+    )
 
 
 def test_without_a_deadline_it_waits_for_ever():
@@ -157,7 +161,7 @@ def test_a_second_reward_is_refused_and_nothing_of_the_call_is_recorded():
     experiment = ba.Experiment(["A", "B"], binary=True, seed=1)
     first, second = experiment.ask_many(times=2)
     experiment.tell(first.token, 1)
-    with pytest.raises(ba.InputError, match="second reward"):
+    with pytest.raises(SecondReward, match=r"rewards\[1\], so none of the 2 counts: .*second reward"):
         experiment.tell_many([(second.token, 1), (first.token, 0)])
     assert experiment.status.told == 1
 
@@ -318,3 +322,31 @@ def test_a_site_of_each_that_has_its_answer_stops_by_itself():
     with pytest.raises(ba.ExperimentOver, match="the answer of fast is known"):
         experiment.ask("fast")
     assert experiment.ask("slow").option in "AB"
+
+
+def test_a_key_is_remembered_for_a_week_also_after_a_restart(tmp_path):
+    now = 0.0
+    path = tmp_path / "j.db"
+    with ba.Experiment(["A", "B"], seed=1, journal=path, clock=lambda: now) as experiment:
+        first = experiment.ask(key="visitor")
+        now = REMEMBERED
+        assert experiment.ask(key="visitor") == first
+        now += 1.0
+        second = experiment.ask(key="visitor")
+        assert second.token != first.token
+        assert experiment.ask_many(times=2, key="other")
+        assert list(experiment._clerk._keys) == ["visitor", "other"]
+    with ba.Experiment.open(path, clock=lambda: now) as again:
+        assert again.ask(key="visitor") == second
+        assert again.status.assigned == 4
+    now += REMEMBERED + 1.0
+    with ba.Experiment.open(path, clock=lambda: now) as again:
+        again.ask(key="new")
+        assert list(again._clerk._keys) == ["new"]
+
+
+@pytest.mark.parametrize("deadline", ["5", "soon", "-1h", "nanh", "infd", "h"])
+def test_a_deadline_is_a_number_of_seconds_or_a_text_with_a_unit(deadline):
+    assert ba.Experiment(["A", "B"], deadline="24h", missing=0).settings.deadline == 86_400.0
+    with pytest.raises(ba.InputError, match="is not a duration"):
+        ba.Experiment(["A", "B"], deadline=deadline, missing=0)

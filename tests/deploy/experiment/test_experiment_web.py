@@ -289,10 +289,17 @@ def test_the_default_rate_of_the_command_is_that_of_the_interface():
 
 def test_metrics_are_those_of_the_status(web):
     async def main():
-        await web.call("POST", "/assign", {"site": "us", "times": 7})
+        _, first = await web.call("POST", "/assign", {"site": "us", "times": 7})
         _, text = await web.call("GET", "/metrics")
         assert 'bestarm_experiment_assignments_total{site="us"} 7' in text
+        assert 'bestarm_experiment_holds_up{site="eu"} 0' in text
+        _, given = await web.call("POST", "/assign", {"site": "us", "times": 100})
+        both = first["assignments"] + given["assignments"]
+        rewards = [{"token": own["token"], "reward": 1} for own in both]
+        await web.call("POST", "/reward", {"rewards": rewards})
+        _, text = await web.call("GET", "/metrics")
         assert 'bestarm_experiment_holds_up{site="eu"} 1' in text
+        assert 'bestarm_experiment_holds_up{site="us"} 0' in text
 
     asyncio.run(main())
 

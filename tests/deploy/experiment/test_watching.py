@@ -7,7 +7,9 @@ import hashlib
 import hmac
 import http.server
 import json
+import logging
 import threading
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ import pytest
 import bestarm as ba
 from bestarm.deploy.experiment.alarms import FIRST_LOOK
 from bestarm.deploy.experiment.webhooks import Hooks, news
+from bestarm.deploy.process import free_port
 from bestarm.report.experiment import page_of
 
 
@@ -78,7 +81,7 @@ def receiver():
 
 
 def test_a_notice_is_sent_signed_until_it_is_accepted_and_not_again_after_a_restart(tmp_path, receiver):
-    experiment = rewarded(lambda option, k: float(option == "B"), subjects=600)
+    experiment = rewarded(lambda option, k: float(option == "B"), subjects=600, name="shop")
     found = news(experiment, None)
     assert [(notice.event, notice.answer) for notice in found] == [("verdict", "B")]
     url, key = f"http://127.0.0.1:{receiver.server_port}/", experiment.settings.key
@@ -87,12 +90,136 @@ def test_a_notice_is_sent_signed_until_it_is_accepted_and_not_again_after_a_rest
         asyncio.run(hooks.tell(found, now))
     assert len(receiver.got) == 2  # refused, then accepted after a pause
     body, signature = receiver.got[1]
-    assert json.loads(body)["answer"] == "B"
+    told = json.loads(body)
+    assert (told["answer"], told["experiment"], told["delta"]) == ("B", "shop", 1e-9)
+    assert told["asked"] in told["text"]
+    assert datetime.fromisoformat(told["time"]).timestamp() == int(experiment.status.ends)
     assert signature == hmac.new(bytes.fromhex(key), body, hashlib.sha256).hexdigest()
     asyncio.run(Hooks([url], tmp_path, key).tell(found, 0.0))
     assert len(receiver.got) == 2
     with pytest.raises(ba.InputError, match="http"):
         Hooks(["file:///etc/passwd"], tmp_path, key)
+
+
+def test_a_webhook_that_is_down_is_tried_at_growing_intervals(tmp_path, caplog):
+    experiment = rewarded(lambda option, k: float(option == "B"), subjects=600)
+    found = news(experiment, None)
+    hooks = Hooks([f"http://127.0.0.1:{free_port()}/"], tmp_path, experiment.settings.key)
+    with caplog.at_level(logging.WARNING, "bestarm"):
+        for now in range(40):
+            asyncio.run(hooks.tell(found, float(now)))
+    waits = [record.getMessage().rpartition("; next attempt in ")[2] for record in caplog.records]
+    assert waits == ["1 s", "2 s", "4 s", "8 s", "16 s", "32 s"]
+    assert all("urlopen" not in record.getMessage() for record in caplog.records)
+
+
+def test_the_report_counts_visitors_and_only_the_rewards_that_count(tmp_path):
+    """Those of blocks that are not closed are in none of its numbers."""
+    now, rng = 0.0, np.random.default_rng(1)
+    experiment = ba.Experiment(
+        ["A", "B"], ["us", "eu"], binary=True, seed=1, deadline=20, missing=0, clock=lambda: now
+    )
+    while experiment.verdict is None:
+        now += 0.05
+        own = experiment.ask("us" if rng.random() < 0.8 else "eu")
+        if rng.random() < {"A": 0.1, "B": 0.6}[own.option]:
+            experiment.tell(own.token, 1)
+    record, status = experiment.record(), experiment.status
+    assert record.visitors.assigned == status.assigned
+    assert 0 < record.visitors.filled < sum(site.filled for site in status.sites)
+    assert record.visitors.filled <= record.pulls.total < status.assigned
+    said = [warning["text"] for warning in record.warnings]
+    assert sum(int(text.split(" ")[0].replace(",", "")) for text in said) == record.visitors.filled
+    counts = [int(text.split(" of the ")[1].split(" ")[0].replace(",", "")) for text in said]
+    assert counts == [record.pulls.by_client[site] for site in ("us", "eu")]
+    assert ba.verify(record).ok
+    page = ba.Record.load(record.save(tmp_path / "r.json")).report(tmp_path / "r.html").read_text()
+    assert f"{status.assigned:,} visitors" in page
+    assert f"{record.pulls.total:,} rewards that count ({record.visitors.filled:,} of them filled in" in page
+    assert not any(word in page for word in ("honest client", "proven faulty", "Group us"))
+
+
+@pytest.mark.parametrize("also", [(), ("each",)])
+def test_an_experiment_that_was_stopped_before_its_first_visitor_has_a_report(also, tmp_path):
+    experiment = ba.Experiment(["A", "B"], ["us", "eu"], also=also, seed=1)
+    experiment.stop()
+    assert "0 visitors" in experiment.record().report(tmp_path / "r.html").read_text()
+
+
+def test_a_stopped_experiment_is_not_told_to_be_repeated_until_it_has_an_answer(tmp_path):
+    experiment = ba.Experiment(["A", "B"], seed=1)
+    experiment.ask()
+    experiment.stop()
+    page = experiment.record().report(tmp_path / "r.html").read_text()
+    assert "larger budget" not in page
+    assert "no pulls" not in page_of(experiment.status, [], experiment.settings)
+    assert "Do not repeat it until one names a winner" in page
+
+
+@pytest.mark.parametrize("after", ["winner", "stop"])
+def test_subjects_of_a_dropped_site_get_what_leads_there_and_do_not_count(after, tmp_path):
+    path = tmp_path / "j.db"
+    experiment = ba.Experiment(["A", "B"], ["us", "eu"], binary=True, seed=1, after=after, journal=path)
+    early = experiment.ask_many("eu", 40)
+    for own in early[1:]:
+        experiment.tell(own.token, float(own.option == "B"))
+    experiment.drop("eu")
+    experiment.drop("eu")
+    status = experiment.status
+    assert [site.dropped for site in status.sites] == [False, True]
+    assert "dropped: eu" in status.note
+    assert "Dropped: eu" in page_of(status, [], experiment.settings)
+    assert experiment.tell(early[0].token, 1.0) == "after"
+    if after == "stop":
+        with pytest.raises(ba.ExperimentOver, match="eu was dropped"):
+            experiment.ask("eu")
+    else:
+        own = experiment.ask("eu")
+        assert experiment.tell(own.token, 1.0) == "after"
+    while experiment.verdict is None:
+        own = experiment.ask("us")
+        experiment.tell(own.token, float(own.option == "A"))
+    assert experiment.status.leader == experiment.verdict.arm == "A"
+    if after == "winner":
+        assert experiment.ask("eu").option == "A"
+    assert ba.verify(experiment.record()).ok
+    experiment.close()
+    with ba.Experiment.open(path) as again:
+        assert [site.dropped for site in again.status.sites] == [False, True]
+        assert again.verdict.arm == "A"
+
+
+def test_each_site_has_its_means_and_leads_on_the_page_after_a_stop():
+    rng = np.random.default_rng(3)
+    experiment = ba.Experiment(["A", "B"], ["us", "eu"], "each", binary=True, seed=1)
+    for own in (*experiment.ask_many("us", 600), *experiment.ask_many("eu", 600)):
+        experiment.tell(own.token, float(rng.random() < 0.5))
+    experiment.stop()
+    status = experiment.status
+    assert {row.name for row in status.estimates} == {"us/A", "us/B", "eu/A", "eu/B"}
+    assert {lead.option.partition("/")[0] for lead in status.leads} == {"us", "eu"}
+    page = page_of(status, [], experiment.settings)
+    assert "Means" in page
+    assert all(row.name in page for row in status.estimates)
+
+
+def test_after_the_verdict_the_lead_is_that_of_the_answer():
+    rng = np.random.default_rng(3)
+    experiment = ba.Experiment(["A", "B"], ["us", "eu"], binary=True, seed=1, weights={"us": 3, "eu": 1})
+    while experiment.verdict is None:
+        own = experiment.ask("us" if rng.random() < 0.7 else "eu")
+        experiment.tell(own.token, float(rng.random() < {"A": 0.3, "B": 0.7}[own.option]))
+    status = experiment.status
+    assert (status.leader, status.lead) == (status.leads[0].option, status.leads[0].value)
+
+
+def test_nobody_holds_things_up_when_nobody_waits():
+    experiment = ba.Experiment(["A", "B"], ["us", "eu"], seed=1)
+    sites = experiment.status.sites
+    assert [(site.awaited, site.holds_up) for site in sites] == [(True, False), (True, False)]
+    for own in experiment.ask_many("us", 100):
+        experiment.tell(own.token, 1.0)
+    assert [site.holds_up for site in experiment.status.sites] == [False, True]
 
 
 def test_a_site_that_others_wait_for_is_reported_as_stalled():

@@ -94,6 +94,10 @@ class Assignments(ABC):
         """Whether nothing counts any more at this site."""
         return self.over
 
+    def dropped_site(self, site: int) -> bool:
+        """Whether the operator dropped this site."""
+        return False
+
     @abstractmethod
     def winner(self, site: int) -> int:
         """The option that a site's subjects get when it has ended."""
@@ -195,6 +199,7 @@ class Assignments(ABC):
         self.tallies[i].open -= 1
         batch = self.batch.pop(number)
         batch.add(self.arm[number], self.problem.scale.inner(reward))
+        batch.filled += self.state[number] == State.FILLED
         if batch.complete:
             self._count(i)
 

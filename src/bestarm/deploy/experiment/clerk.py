@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +20,7 @@ from bestarm.util.text import nearest, shorten
 MOST = 10_000  # assignments or rewards in one call
 MOST_KEY = 200  # characters of a key
 MOST_CALLER = 100  # and of what tells the keys of callers apart
+REMEMBERED = 7 * 86_400.0  # seconds that a key is remembered
 
 
 class ExperimentOver(InputError):
@@ -48,6 +50,15 @@ class Assignment(msgspec.Struct, frozen=True):
     token: str
 
 
+class Answered(NamedTuple):
+    """An earlier request that had a key: when it came, what it asked for, and the assignments."""
+
+    time: float
+    site: int
+    times: int
+    assigned: list[Assignment]
+
+
 @dataclass(eq=False)
 class Request:
     """Something that is asked of an experiment, and what came of it."""
@@ -69,8 +80,7 @@ class Clerk:
     def __init__(self, engine: Assignments, journal: Journal | None, clock: Callable[[], float]) -> None:
         self.settings, self._engine, self._journal, self._clock = engine.settings, engine, journal, clock
         self._tokens = Tokens(self.settings.key)
-        # Of earlier requests that had a key: site, times, and the assignments.
-        self._keys: dict[str, tuple[int, int, list[Assignment]]] = {}
+        self._keys: dict[str, Answered] = {}  # the oldest first
         self._queue: list[Request] = []
         self._queueing, self.working = threading.Lock(), threading.RLock()
         self._closed = False
@@ -128,33 +138,49 @@ class Clerk:
             raise InputError(f"{shorten(times)} assignments", expected=f"a whole number from 1 to {MOST:,}")
         if not isinstance(key, str) or len(key) > MOST_KEY + MOST_CALLER + 1:
             raise InputError(f"key {shorten(key)}", expected=f"at most {MOST_KEY} characters")
-        if key in self._keys:
+        if self._known(key, now):
             self._demand_same(key, site, times)
             return None
         if self._engine.ended(site) and self.settings.after == "stop":
-            what = "the experiment is over" if self._engine.over else f"the answer of {request.site} is known"
-            raise ExperimentOver(what, expected="no more assignments")
+            raise ExperimentOver(self._why_ended(site), expected="no more assignments")
         return ledger.Ask(now, site, times, key)
+
+    def _why_ended(self, site: int) -> str:
+        name = self._engine.problem.layout.groups[site].name
+        if self._engine.over:
+            return "the experiment is over"
+        return f"{name} was dropped" if self._engine.dropped_site(site) else f"the answer of {name} is known"
 
     def _tell_entry(self, request: Request, now: float, told: dict[int, float]) -> ledger.Tell:
         """The rewards of a request, all of them valid."""
         if len(request.rewards) > MOST:
             raise InputError(f"{len(request.rewards):,} rewards", expected=f"at most {MOST:,} at once")
         rewards, engine, own = list[tuple[int, float]](), self._engine, dict[int, float]()
-        for token, value in request.rewards:
-            number = self._tokens.read(token)
-            if number >= len(engine.time):
-                raise InputError("its assignment is not in the journal", where=f"token {shorten(token)}")
-            reward = check_reward(value, self.settings, token)
-            known = own.get(number, told.get(number, engine.reward[number]))
-            if known == known and known != reward:
-                raise SecondReward(
-                    f"a second reward of {reward:g}", where=f"token {token}", expected=f"{known:g}, as before"
-                )
+        for place, (token, value) in enumerate(request.rewards):
+            try:
+                number, reward = self._read(token, value)
+                known = own.get(number, told.get(number, engine.reward[number]))
+                if known == known and known != reward:
+                    raise SecondReward(
+                        f"a second reward of {reward:g}",
+                        where=f"token {token}",
+                        expected=f"{known:g}, as before",
+                    )
+            except InputError as error:
+                if len(request.rewards) == 1:
+                    raise
+                raise error.at(f"rewards[{place}], so none of the {len(request.rewards):,} counts") from None
             own[number] = reward
             rewards.append((number, reward))
         told.update(own)
         return ledger.Tell(now, rewards)
+
+    def _read(self, token: str, value: float) -> tuple[int, float]:
+        """The number of an assignment, and its reward."""
+        number = self._tokens.read(token)
+        if number >= len(self._engine.time):
+            raise InputError("its assignment is not in the journal", where=f"token {shorten(token)}")
+        return number, check_reward(value, self.settings, token)
 
     def commit(self, requests: Sequence[Request]) -> None:
         """Write the entries of requests to the journal, then let them take effect."""
@@ -187,31 +213,43 @@ class Clerk:
         """Let an entry take effect, and note the results."""
         entry = request.entry
         if entry is None:
-            request.assigned = self._keys[request.key][2]
+            request.assigned = self._keys[request.key].assigned
             return
         arms = self._engine.problem.layout.groups
         if isinstance(entry, ledger.Ask):
-            if entry.key and entry.key in self._keys:  # twice in one write
+            if self._known(entry.key, entry.time):  # twice in one write
                 try:
                     self._demand_same(entry.key, entry.site, entry.times)
                 except OtherRequest as error:
                     request.error = error
                 else:
-                    request.assigned = self._keys[entry.key][2]
+                    request.assigned = self._keys[entry.key].assigned
                 return
             own = arms[entry.site].arms
             given = [self._engine.ask(entry.time, entry.site) for _ in range(entry.times)]
             request.assigned = [Assignment(own[g.arm], self._tokens.make(g.number)) for g in given]
             if entry.key:
-                self._keys[entry.key] = entry.site, entry.times, request.assigned
+                self._remember(entry, request.assigned)
         elif isinstance(entry, ledger.Tell):
             request.outcomes = [self._engine.tell(entry.time, k, reward) for k, reward in entry.rewards]
         else:
             ledger.apply(self._engine, entry)
 
+    def _known(self, key: str, now: float) -> bool:
+        """Whether a request with this key is remembered."""
+        return key in self._keys and now <= self._keys[key].time + REMEMBERED
+
+    def _remember(self, entry: ledger.Ask, assigned: list[Assignment]) -> None:
+        """Note a request with a key, and forget those that are too old."""
+        self._keys.pop(entry.key, None)
+        self._keys[entry.key] = Answered(entry.time, entry.site, entry.times, assigned)
+        while not self._known(oldest := next(iter(self._keys)), entry.time):
+            del self._keys[oldest]
+
     def _demand_same(self, key: str, site: int, times: int) -> None:
         """Raise OtherRequest unless the earlier request with this key asked for the same."""
-        if self._keys[key][:2] != (site, times):
+        known = self._keys[key]
+        if (known.site, known.times) != (site, times):
             raise OtherRequest(
                 "this key was used for another request", expected="a new key for a new request"
             )

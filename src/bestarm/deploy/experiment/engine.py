@@ -10,8 +10,12 @@ docs/questions-proofs.md). Where it can't, subjects get the option that leads: r
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from bestarm.deploy.experiment.assignments import Assignments, Given, Outcome, State, Tally
 from bestarm.deploy.experiment.routing import winner_at
@@ -26,7 +30,7 @@ from bestarm.protocol.verdict import Verdict
 from bestarm.records.answer import answer_card
 from bestarm.records.build import FILLED, conclude
 from bestarm.records.card import AnswerCard
-from bestarm.records.record import Record
+from bestarm.records.record import Record, Visitors
 from bestarm.simulate.run import book_for
 
 __all__ = ["Engine", "Given", "Outcome", "State", "Tally"]
@@ -50,6 +54,7 @@ class Engine(Assignments):
         self.pulls: list[events.Pull | None] = [None] * len(self.clients)
         self.mail: deque[tuple[int | None, int, bytes]] = deque()  # (receiver; None: server, sender, data)
         self.settled: dict[int, int] = {}  # by site: its own answer, where each has one
+        self.dropped: set[int] = set()  # sites
         self._card: AnswerCard | None = None
         self.held: list[deque[bytes]] = [deque() for _ in self.clients]  # until the outstanding pull is done
         self._act(None, self.server.handle(events.Start()))
@@ -68,8 +73,12 @@ class Engine(Assignments):
         return self.server.verdict
 
     def ended(self, site: int) -> bool:
-        """Whether there is a verdict, or this site has its own answer."""
-        return self.over or site in self.settled
+        """Whether there is a verdict, or this site has its own answer, or was dropped."""
+        return self.over or site in self.settled or site in self.dropped
+
+    def dropped_site(self, site: int) -> bool:
+        """Whether the operator dropped this site."""
+        return site in self.dropped
 
     # Events
 
@@ -83,7 +92,10 @@ class Engine(Assignments):
     def drop(self, time: float, site: int) -> None:
         """Continue without a site: the question is now about the others."""
         self.tick(time)
-        self._act(None, self.server.handle(events.Drop(self.clients[site].name)))
+        if not (self.over or site in self.dropped):
+            self.dropped.add(site)
+            self.lanes[site].batches.clear()
+            self._act(None, self.server.handle(events.Drop(self.clients[site].name)))
         self._pump()
 
     # Machines
@@ -176,7 +188,7 @@ class Engine(Assignments):
 
     def record(self) -> Record:
         """The record of the experiment so far."""
-        return conclude(
+        found = conclude(
             self.problem,
             self.method,
             self.options,
@@ -188,6 +200,13 @@ class Engine(Assignments):
             warnings=self._warnings(),
             summaries=self._summaries(),
         )
+        day = "" if math.isnan(self.began) else f"{datetime.fromtimestamp(self.began, UTC):%Y-%m-%d}"
+        visitors = Visitors(
+            assigned=len(self.time),
+            told=sum(tally.told for tally in self.tallies),
+            filled=sum(lane.filled for lane in self.lanes),
+        )
+        return msgspec.structs.replace(found, name=self.settings.name, date=day, visitors=visitors).sealed()
 
     @property
     def card(self) -> AnswerCard | None:
@@ -212,10 +231,10 @@ class Engine(Assignments):
         return [
             {
                 "group": name,
-                "round": self.server.round,
-                "text": f"{tally.filled} of {tally.counted + tally.filled} rewards {FILLED} "
+                "round": self.server.rounds,
+                "text": f"{lane.filled:,} of the {sum(lane.counts.values()):,} rewards that count {FILLED} "
                 f"{self.settings.missing:g}",
             }
-            for name, tally in zip(self.index, self.tallies, strict=True)
-            if tally.filled
+            for name, lane in zip(self.index, self.lanes, strict=True)
+            if lane.filled
         ]

@@ -45,9 +45,10 @@ class Experiment:
     journal : str or Path, optional
         The file that makes the experiment survive a crash. If it exists, the experiment resumes from it.
         Without one, everything is lost when the program ends.
-    deadline : float, optional
-        Seconds after which a reward that has not come counts as `missing`. A reward that comes later is
-        recorded and not counted. By default the experiment waits for every reward.
+    deadline : float or str, optional
+        Seconds after which a reward that has not come counts as `missing`, or a text such as "24h" ("s",
+        "m", "h" or "d"). A reward that comes later is recorded and not counted. By default the experiment
+        waits for every reward.
     missing : float, optional
         What a missing reward counts as, such as 0 for a click that never came.
     after : {"winner", "stop"}
@@ -63,6 +64,8 @@ class Experiment:
         little sooner.
     seed : int, optional
         The seed of the order in which options are assigned. By default a random one.
+    name : str
+        A label for status, page, webhooks and record.
     clock : callable
         Returns the time in seconds.
     **keys
@@ -99,7 +102,7 @@ class Experiment:
         *,
         delta: float = 0.05,
         journal: str | Path | None = None,
-        deadline: float | None = None,
+        deadline: float | str | None = None,
         missing: float | None = None,
         after: str = "winner",
         bounds: tuple[float, float] = (0.0, 1.0),
@@ -107,12 +110,13 @@ class Experiment:
         unit: str = "",
         binary: bool = False,
         seed: int | None = None,
+        name: str = "",
         clock: Callable[[], float] = time.time,
         **keys: object,
     ) -> None:
         settings = make_settings(
             options, sites, question, delta=delta, bounds=bounds, goal=goal, unit=unit, binary=binary,
-            deadline=deadline, missing=missing, after=after, seed=seed, keys=keys,
+            deadline=deadline, missing=missing, after=after, seed=seed, keys=keys, name=name,
         )  # fmt: skip
         kept: Journal | None = None
         if journal is not None and Path(journal).exists():
@@ -172,7 +176,7 @@ class Experiment:
         InputError
             If there is no such site.
         ExperimentOver
-            After the verdict, with ``after="stop"``.
+            After the verdict, or at a site that was dropped, with ``after="stop"``.
         """
         return self.ask_many(site, key=key)[0]
 
@@ -208,7 +212,8 @@ class Experiment:
         -------
         {"counted", "again", "late", "unplanned", "after"}
             Whether it counts. If not: it was told before; it came after its deadline; it was outside the
-            plan, because the site has to wait for others; or it came after the verdict.
+            plan, because the site has to wait for others; or it came after the verdict, or after its site
+            was dropped.
 
         Raises
         ------
@@ -283,6 +288,9 @@ class Experiment:
 
     def drop(self, site: str) -> None:
         """Continue without a site that does not come back: the question is then about the others.
+
+        Its subjects get the option that leads there, after the verdict the winner, and do not count; with
+        ``after="stop"``, ``ask`` raises ``ExperimentOver``. The status says that the site was dropped.
 
         Parameters
         ----------

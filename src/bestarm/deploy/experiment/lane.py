@@ -29,6 +29,7 @@ class Batch:
     order: Iterator[int]
     given: int = 0
     told: int = 0
+    filled: int = 0  # rewards that did not come in time
     sums: list[list[float]] = field(default_factory=list)  # of each arm: sum, squares, least and most
     size: int = field(init=False)  # pulls in all
 
@@ -83,6 +84,7 @@ class Lane:
         self.counts: dict[int, int] = {}
         self.totals: dict[int, float] = {}
         self.squares: dict[int, float] = {}
+        self.filled = 0  # of the rewards that counted: those that did not come in time
 
     def plan(self, pulls: list[Pull]) -> None:
         """Prepare the batches of these pulls, the first of which is the outstanding one."""
@@ -115,6 +117,7 @@ class Lane:
         """The rewards of the first batch, which is complete; it counts from now on."""
         batch = self.batches.popleft()
         pull = batch.pull
+        self.filled += batch.filled
         for arm, share, own in zip(pull.arms, pull.each, batch.sums, strict=True):
             self.counts[arm] = self.counts.get(arm, 0) + share * pull.times
             self.totals[arm] = self.totals.get(arm, 0.0) + own[0]

@@ -174,7 +174,7 @@ class LiveSource(Source):
         settings = make_settings(
             {group.name: list(group.arms)}, None, "anywhere", delta=0.5, bounds=(scale.low, scale.high),
             goal=scale.goal, binary=group.binary, deadline=serving.deadline, missing=serving.missing,
-            after="winner", seed=None, keys={},
+            after="winner", seed=None, keys={}, name=group.name,
         )  # fmt: skip
         self.site = LiveSite(folder / FILE, settings, share=1.0 / len(layout.clients))
         self._callers, self._ready = Callers(folder / CALLERS), ready

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from bestarm.deploy.experiment.clerk import MOST, MOST_KEY
+from bestarm.deploy.experiment.clerk import MOST, MOST_KEY, REMEMBERED
 from bestarm.deploy.experiment.settings import Settings
 from bestarm.deploy.experiment.status import Status
 from bestarm.version import __version__
 
+DAYS = f"{REMEMBERED / 86_400:g}"
 TEXT, NUMBER, WHOLE = {"type": "string"}, {"type": "number"}, {"type": "integer"}
 REFERENCE = "#/components/schemas/{name}"
 OUTCOMES = ["counted", "again", "late", "unplanned", "after"]
@@ -56,7 +57,7 @@ def description(settings: Settings, *, page: bool = False) -> dict[str, Any]:
     outcome = {**TEXT, "enum": OUTCOMES}
     key = {
         "name": "Idempotency-Key", "in": "header", "schema": {**TEXT, "maxLength": MOST_KEY},
-        "description": "a repeated request with the same key gets the same assignments",
+        "description": f"a repeated request with the same key gets the same assignments, for {DAYS} days",
     }  # fmt: skip
     assign = {
         "summary": "give the next subjects of a site an option each",
@@ -73,7 +74,7 @@ def description(settings: Settings, *, page: bool = False) -> dict[str, Any]:
         },
     }
     tell = {
-        "summary": "tell the reward of an assignment; to tell it again is harmless",
+        "summary": "tell the reward of an assignment, or a list, all or none; to tell it again is harmless",
         "requestBody": _json({"oneOf": [told, _object(["rewards"], rewards=_list(told))]}),
         "responses": {
             "200": {

@@ -13,10 +13,12 @@ from bestarm.errors import InputError
 from bestarm.problem.layout import Group, Layout
 from bestarm.problem.problem import Problem
 from bestarm.problem.question import KEYS
+from bestarm.problem.question import KINDS as QUESTIONS
 from bestarm.problem.rewards import Unknown
 from bestarm.problem.scale import Scale
 from bestarm.protocol.options import Common
 from bestarm.simulate.identify import DEFAULT_METHOD, prepare
+from bestarm.util.durations import in_seconds
 from bestarm.util.seeds import check_seed
 from bestarm.util.text import shorten
 
@@ -55,7 +57,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     seed : int
         The seed of the random order of assignments.
     key : str
-        The secret that tokens are signed with.
+        The secret that tokens and notices are signed with.
+    name : str
+        A label.
     """
 
     arms: tuple[tuple[str, tuple[str, ...]], ...]
@@ -71,11 +75,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     key: str
     unit: str = ""
+    name: str = ""
 
     @property
     def sites(self) -> dict[str, tuple[str, ...]]:
         """The options of each site."""
         return dict(self.arms)
+
+    @property
+    def asked(self) -> str:
+        """The question in words, with the weights of the sites if they differ."""
+        layout = self.problem().layout
+        text, weights = QUESTIONS[layout.question.kind], layout.question.weights
+        if layout.question.kind != "each" and layout.question.by_site:
+            text = f"{text.removesuffix('?')}, and {QUESTIONS['each']}"
+        if len(set(weights)) < 2:
+            return text
+        shares = (f"{group.name} {weight:.2g}" for group, weight in zip(layout.groups, weights, strict=True))
+        return f"{text} (weights: {', '.join(shares)})"
 
     def problem(self) -> Problem:
         """The problem, whose rewards come from outside."""
@@ -90,8 +107,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return prepare(self.problem(), DEFAULT_METHOD, keys)
 
     def differences(self, other: Settings) -> list[str]:
-        """The names of the settings that differ, apart from the secret."""
-        names = [field for field in self.__struct_fields__ if field != "key"]
+        """The names of the settings that differ, apart from the secret and the label."""
+        names = [field for field in self.__struct_fields__ if field not in ("key", "name")]
         return [name for name in names if getattr(self, name) != getattr(other, name)]
 
 
@@ -105,11 +122,12 @@ def make_settings(
     goal: str,
     unit: str = "",
     binary: bool,
-    deadline: float | None,
+    deadline: float | str | None,
     missing: float | None,
     after: str,
     seed: int | None,
     keys: Mapping[str, Any],
+    name: str = "",
 ) -> Settings:
     """Check the arguments of an experiment; see ``Settings``.
 
@@ -155,6 +173,7 @@ def make_settings(
         after=after,
         seed=check_seed(seed),
         key=secrets.token_hex(16),
+        name=name,
     )
     if after not in AFTER:
         raise InputError(f"after = {shorten(after)}", expected='"winner" or "stop"')
@@ -210,6 +229,10 @@ def _pair(bounds: object) -> tuple[float, float]:
 def _deadline(deadline: object) -> float | None:
     if deadline is None:
         return None
+    if isinstance(deadline, str):
+        return in_seconds(deadline, "deadline")
     if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not 0 < deadline < math.inf:
-        raise InputError(f"deadline = {shorten(deadline)}", expected="a number of seconds above 0")
+        raise InputError(
+            f"deadline = {shorten(deadline)}", expected='a number of seconds above 0, or a text such as "24h"'
+        )
     return float(deadline)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -51,8 +52,12 @@ class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
         The age of the oldest open assignment, in seconds.
     leader : str
         The option with the largest mean at this site.
+    awaited : bool
+        Whether the oldest block is incomplete without this site.
     holds_up : bool
-        Whether the oldest block waits for this site.
+        Whether rewards of other sites wait for it.
+    dropped : bool
+        Whether the site was dropped. Its subjects get the option that leads there, and do not count.
     answer : str or None
         The site's own answer, where each site has one and this one is known.
     """
@@ -71,7 +76,9 @@ class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
     quiet: float
     oldest: float | None
     leader: str
+    awaited: bool
     holds_up: bool
+    dropped: bool = False
     answer: str | None = None
 
 
@@ -96,7 +103,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         The option with the largest value so far; None where each site has its own answer, and before a
         reward of each option counts.
     lead : float or None
-        Its lead over the next one, on the scale of the rewards. Illustrative only.
+        Its lead over the next one, on the scale of the rewards: illustrative only while the experiment runs,
+        and afterwards the same as in `leads`.
     waiting : int
         Rewards that can't be used yet, because blocks before them, or their own, are incomplete.
     hold_up : str
@@ -110,17 +118,22 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ends : float or None
         The time of the verdict if there is one; else a guess at it.
     note : str
-        What else to know: why sites have to wait for each other, if that is so; else empty.
+        What else to know: which sites were dropped, and why sites have to wait for each other; else empty.
     sites : tuple of SiteStatus
         The sites.
     estimates : tuple of OptionFacts
-        After the verdict: the mean of each option, with its interval, as the answer card shows it.
+        After the verdict: the mean of each option, with its interval, as the answer card shows it. Where
+        each site has its own answer, also that of each option at each site, as `site/option`.
     leads : tuple of LeadFacts
         After the verdict: how far options are ahead, with intervals.
     risk : str
         After the verdict: how probable it is that the answer is wrong, or that any of these intervals misses.
     percent : bool
         Whether means are shares of successes.
+    experiment : str
+        The name of the experiment.
+    asked : str
+        The question in words.
     """
 
     time: float
@@ -145,6 +158,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     leads: tuple[LeadFacts, ...] = ()
     risk: str = ""
     percent: bool = False
+    experiment: str = ""
+    asked: str = ""
 
 
 def status_of(engine: Engine, now: float) -> Status:
@@ -153,16 +168,18 @@ def status_of(engine: Engine, now: float) -> Status:
     verdict, layout = engine.verdict, engine.problem.layout
     slow = set() if engine.over else set(engine.server.missing_clients())
     sites = tuple(_site(engine, i, now, group.name in slow) for i, group in enumerate(layout.groups))
-    leader, lead = _leader(engine)
+    waiting = _waiting(engine)
+    waits = _waits(engine, sites, waiting)
+    late = {wait.site for wait in waits}
+    sites = tuple(msgspec.structs.replace(site, holds_up=site.site in late) for site in sites)
     playing = {
         layout.groups[i].arms[arm]: None
         for i, lane in enumerate(engine.lanes)
         for arm in (lane.last.arms if lane.last is not None and not engine.ended(i) else ())
     }
     more, seconds = (None, None) if engine.over else _outlook(engine, sites)
-    waiting = _waiting(engine)
-    waits = _waits(engine, sites, waiting)
     card, scale = engine.card, engine.problem.scale
+    leader, lead = _leader(engine, card)
     binary = all(group.binary for group in layout.groups)
     return Status(
         time=now,
@@ -181,18 +198,29 @@ def status_of(engine: Engine, now: float) -> Status:
         more=more,
         seconds=seconds,
         ends=_known(engine.decided) if seconds is None else now + seconds,
-        note="" if engine.over or (engine.server.state, Ahead) in engine.server.transitions else ONE_BLOCK,
+        note=_note(engine, sites),
         sites=sites,
         percent=binary and (scale.low, scale.high) == (0.0, 1.0) and not scale.unit,
+        experiment=engine.settings.name,
+        asked=engine.settings.asked,
         **({} if card is None else _numbers(card)),
     )
+
+
+def _note(engine: Engine, sites: Sequence[SiteStatus]) -> str:
+    """What else to know about an experiment."""
+    gone = [site.site for site in sites if site.dropped]
+    found = [f"dropped: {', '.join(gone)}; the question is about the other sites"] if gone else []
+    if not engine.over and (engine.server.state, Ahead) not in engine.server.transitions:
+        found.append(ONE_BLOCK)
+    return "; ".join(found)
 
 
 def _numbers(card: AnswerCard) -> dict[str, Any]:
     """What the answer card says in numbers."""
     leads = (*([card.lead] if card.lead else []), *card.lifts, *card.site_leads)
     return {
-        "estimates": (*card.options, *card.sites), "leads": leads, "risk": card.risk,
+        "estimates": (*card.options, *(card.cells or card.sites)), "leads": leads, "risk": card.risk,
     }  # fmt: skip
 
 
@@ -204,18 +232,19 @@ def site_status(assignments: Assignments, now: float, verdict: Verdict | None) -
     """The status of one site of a federation, which does not decide; `verdict`: the federation's."""
     now = max(now, assignments.now)
     waits = any(not batch.complete for batch in assignments.lanes[0].batches)
-    site = _site(assignments, 0, now, holds_up=waits and not assignments.over)
+    site = _site(assignments, 0, now, awaited=waits and not assignments.over)
+    site = msgspec.structs.replace(site, holds_up=site.awaited)
     return Status(
         time=now, began=_known(assignments.began), state="running" if verdict is None else verdict.status,
         answer=None if verdict is None else verdict.summary, blocks=0,
         assigned=site.assigned, told=site.told,
         options=assignments.problem.layout.groups[0].arms, leader=site.leader, lead=None, waiting=0,
         hold_up="", waits=(), more=None, seconds=None, ends=_known(assignments.decided),
-        note="", sites=(site,),
+        note="", sites=(site,), experiment=assignments.settings.name,
     )  # fmt: skip
 
 
-def _site(engine: Assignments, i: int, now: float, holds_up: bool) -> SiteStatus:
+def _site(engine: Assignments, i: int, now: float, awaited: bool) -> SiteStatus:
     tally, group = engine.tallies[i], engine.problem.layout.groups[i]
     means = engine.means(i)
     oldest = next((k for k in engine.batch if engine.site[k] == i), None)  # in the order of assignment
@@ -234,26 +263,30 @@ def _site(engine: Assignments, i: int, now: float, holds_up: bool) -> SiteStatus
         quiet=0.0 if math.isnan(engine.began) else now - (tally.last if tally.assigned else engine.began),
         oldest=None if oldest is None or engine.ended(i) else now - engine.time[oldest],
         leader=group.arms[max(range(len(means)), key=means.__getitem__)],
-        holds_up=holds_up,
+        awaited=awaited,
+        holds_up=False,  # whether others wait for it, a status knows
+        dropped=engine.dropped_site(i),
         answer=group.arms[engine.settled[i]] if isinstance(engine, Engine) and i in engine.settled else None,
     )
 
 
-def _leader(engine: Engine) -> tuple[str | None, float | None]:
+def _leader(engine: Engine, card: AnswerCard | None) -> tuple[str | None, float | None]:
     """The option with the largest value, and its lead; none before every option has a reward at its sites."""
+    if card is not None and card.lead is not None:
+        return card.lead.option, card.lead.value
     layout, values = engine.problem.layout, dict[str, float]()
-    unknown = any(
-        not engine.lanes[i].counts.get(a)
-        for i, group in enumerate(layout.groups)
-        for a in range(len(group.arms))
-    )
+    groups = [(i, group) for i, group in enumerate(layout.groups) if i not in engine.dropped]
+    unknown = any(not engine.lanes[i].counts.get(a) for i, group in groups for a in range(len(group.arms)))
     if layout.question.kind == "each" or unknown:
         return None, None
     weights = layout.question.weights
-    for i, group in enumerate(layout.groups):
-        for arm, mean in zip(group.arms, engine.means(i), strict=True):
+    total = math.fsum(weights[i] for i, _ in groups) if weights else 1.0
+    for i, group in groups:
+        lane = engine.lanes[i]
+        for a, arm in enumerate(group.arms):
+            mean = lane.totals[a] / lane.counts[a]
             if weights:
-                values[arm] = values.get(arm, 0.0) + weights[i] * mean
+                values[arm] = values.get(arm, 0.0) + weights[i] / total * mean
             else:
                 values[f"{group.name}/{arm}"] = mean
     first, *rest = sorted(values, key=values.__getitem__, reverse=True)
@@ -272,7 +305,7 @@ def _waiting(engine: Engine) -> int:
 
 def _waits(engine: Engine, sites: tuple[SiteStatus, ...], waiting: int) -> tuple[Wait, ...]:
     """Which sites the oldest block waits for, and what that costs."""
-    slow, found = {site.site: site for site in sites if site.holds_up}, list[Wait]()
+    slow, found = {site.site: site for site in sites if site.awaited}, list[Wait]()
     for site in slow.values() if waiting else ():
         server = engine.server
         others = server.together(site.site) if isinstance(server, SiteServer) else list(engine.index)
@@ -308,6 +341,7 @@ def _outlook(engine: Engine, sites: tuple[SiteStatus, ...]) -> tuple[int | None,
     answers of their own, the verdict comes with the last one.
     """
     server, more, seconds = engine.server, 0, 0.0
+    sites = tuple(site for site in sites if not site.dropped)
     if isinstance(server, SiteServer):
         parts = {tuple(server.together(site.site)) for site in sites if site.answer is None}
         found = [(part, server.progress(part[0])) for part in parts]

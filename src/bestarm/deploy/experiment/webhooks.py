@@ -14,6 +14,7 @@ import logging
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +23,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bestarm.deploy.experiment.alarms import words
+from bestarm.deploy.experiment.settings import Settings
 from bestarm.deploy.experiment.status import Status
 from bestarm.errors import InputError
 from bestarm.stats.alarms import Alarm
@@ -35,24 +37,31 @@ log = logging.getLogger("bestarm")
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """Something that happened. `id` is the same whenever the notice is sent."""
+    """Something that happened. `id` is the same whenever the notice is sent, `time` is UTC in ISO 8601."""
 
     id: str
     event: str  # "verdict", "alarm" or "stalled"
     text: str
     site: str | None = None
     answer: str | None = None
+    experiment: str = ""
+    asked: str = ""
+    delta: float | None = None
+    time: str = ""
 
 
 def notices(status: Status, alarms: Sequence[Alarm], stalled: float | None) -> Iterator[Notice]:
     """What there is to tell now; `stalled`: after how many seconds without progress a site stands still."""
     if status.state != "running":
-        text = f"the answer is: {status.answer}" if status.answer else "the experiment ended undecided"
+        question = f" ({status.asked})" if status.asked else ""
+        text = (
+            f"the answer is: {status.answer}{question}" if status.answer else "the experiment ended undecided"
+        )
         yield Notice("verdict", "verdict", text, answer=status.answer)
     for alarm in alarms:
         yield Notice(f"alarm {alarm.kind} {alarm.cell}", "alarm", words(alarm))
     for site in status.sites:
-        if status.state != "running" or not site.holds_up or stalled is None:
+        if status.state != "running" or not site.awaited or stalled is None:
             continue
         text = ""
         if (site.oldest or 0.0) >= stalled:
@@ -74,22 +83,24 @@ class Hooks:
         self.urls, self.path, self._key = list(urls), folder / FILE, bytes.fromhex(key)
         data = self.path.read_bytes() if self.path.exists() else b"[]"
         self.sent: set[tuple[str, str]] = set(msgspec.json.decode(data, type=list[tuple[str, str]]))
-        self._pause: dict[tuple[str, str], float] = {}
+        self._pause: dict[tuple[str, str], tuple[float, float]] = {}  # until when, and how long
 
     async def tell(self, found: Sequence[Notice], now: float) -> None:
         """Send the notices that were not accepted yet, unless an attempt failed a short while ago."""
         for notice in found:
             for url in self.urls:
                 place = (url, notice.id)
-                if place in self.sent or now < self._pause.get(place, 0.0):
+                if place in self.sent or now < self._pause.get(place, (0.0, 0.0))[0]:
                     continue
                 trouble = await asyncio.to_thread(self._post, url, notice)
                 if trouble:
-                    before = self._pause.get(place, 0.0)
-                    wait = min(LONGEST, 2.0 * max(now - before, 1.0) if before else 1.0)
-                    self._pause[place] = now + wait
-                    log.warning("the webhook %s did not take the notice of %s: %s", url, notice.id, trouble)
+                    wait = min(LONGEST, 2.0 * self._pause[place][1]) if place in self._pause else 1.0
+                    self._pause[place] = now + wait, wait
+                    text = "the webhook %s did not take the notice of %s: %s; next attempt in %.0f s"
+                    log.warning(text, url, notice.id, trouble, wait)
                     continue
+                if self._pause.pop(place, None) is not None:
+                    log.warning("the webhook %s has taken the notice of %s", url, notice.id)
                 self.sent.add(place)
                 write(self.path, as_json(sorted(self.sent)))
 
@@ -110,7 +121,8 @@ class Hooks:
             error.close()
             return f"HTTP {error.code}"
         except (OSError, HTTPException) as error:
-            return str(error) or type(error).__name__
+            why = getattr(error, "reason", error)
+            return str(getattr(why, "strerror", None) or why) or type(error).__name__
 
 
 class Watched(Protocol):
@@ -124,7 +136,23 @@ class Watched(Protocol):
     def alarms(self) -> list[Alarm]:
         """What speaks against the assumptions so far."""
 
+    @property
+    def settings(self) -> Settings:
+        """What was asked, and δ."""
+
 
 def news(experiment: Watched, stalled: float | None) -> list[Notice]:
-    """The notices about an experiment now."""
-    return list(notices(experiment.status, experiment.alarms, stalled))
+    """The notices about an experiment now; that of the verdict has the time of the verdict."""
+    status, found = experiment.status, list[Notice]()
+    for notice in notices(status, experiment.alarms, stalled):
+        when = status.ends if notice.event == "verdict" and status.ends is not None else status.time
+        found.append(
+            msgspec.structs.replace(
+                notice,
+                experiment=status.experiment,
+                asked=status.asked,
+                delta=experiment.settings.delta if status.asked else None,
+                time=f"{datetime.fromtimestamp(when, UTC):%Y-%m-%dT%H:%M:%SZ}",
+            )
+        )
+    return found

@@ -107,6 +107,7 @@ def _of_record(record: Record, quick: bool, check: bool, command: str | None) ->
         seed=record.seed,
         version=record.version,
         digest=record.digest,
+        visitors=record.visitors,
         command=command,
         good_event=record.good_event,
         peers=_peers(record),

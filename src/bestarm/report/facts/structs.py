@@ -13,8 +13,10 @@ import msgspec
 from bestarm.problem.scale import Scale
 from bestarm.protocol.trace import Why
 from bestarm.protocol.verdict import Verdict
+from bestarm.records.build import FILLED
 from bestarm.records.card import AnswerCard, Outlook
 from bestarm.records.questions import OptionTable
+from bestarm.records.record import Visitors
 
 LineFate = Literal["in", "out", "withdrew"]
 
@@ -201,6 +203,11 @@ class WarningFacts(msgspec.Struct, frozen=True):
     group: str
     text: str
 
+    @property
+    def place(self) -> str:
+        """What stands before the group's name."""
+        return "Site " if FILLED in self.text else f"Round {self.round}, group "
+
 
 class NoteFacts(msgspec.Struct, frozen=True):
     """A client's message to the operator; `later` says whether it sent other messages afterwards."""
@@ -253,7 +260,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     fixes its colour, and `asked` is the question in the form of the command line; `wealths` are the bets of a
     method that bets. `intent` is what the run will promise. A run that is over has a `card`, and an `outlook`
     if runs like it were simulated. `no_plan` says why a run has no `plan`. `percent` says whether means are
-    written in per cent.
+    written in per cent. A live experiment has `visitors`.
     """
 
     method: MethodFacts
@@ -311,6 +318,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     wealths: WealthFacts | None = None
     card: AnswerCard | None = None
     outlook: Outlook | None = None
+    visitors: Visitors | None = None
 
 
 class OwnArmFacts(msgspec.Struct, frozen=True, kw_only=True):

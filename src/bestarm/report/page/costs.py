@@ -20,14 +20,16 @@ COSTS = {
     "bits_down": "bits down",
     "wire_bytes": "bytes on the wire, padding included",
 }
+INSIDE = ("pulls", "longest", "bits_up", "bits_down", "wire_bytes")  # a live experiment is one program
 
 
 def costs(facts: RunFacts) -> Html:
     """The section about costs."""
     parts: list[Any] = [_beside_plan(facts), *_explained(facts)]
     dashed = ", with the limit for the busiest client (dashed)" if facts.limit else ""
-    parts.append(figure(partial(svg.loads, facts), f"Pulls of each honest client{dashed}."))
-    return join(*parts, _by_client(facts))
+    drawn = "Pulls of each honest client" if facts.visitors is None else "Rewards that count, by site"
+    parts.append(figure(partial(svg.loads, facts), f"{drawn}{dashed}."))
+    return join(*parts, _by_client(facts) if facts.visitors is None else None)
 
 
 def _beside_plan(facts: RunFacts) -> Html:
@@ -37,10 +39,10 @@ def _beside_plan(facts: RunFacts) -> Html:
     head += ["proved: at most"] if plan and plan.proved else []
     head += ["limit, on average"] if least else []
     limits = {"pulls": least.pulls, "longest": least.longest} if least else {}
-    rows = []
+    rows = _of_visitors(facts)
     for key, title in COSTS.items():
         value = getattr(facts.costs, key)
-        if value is None:
+        if value is None or (facts.visitors is not None and key in INSIDE):
             continue
         honest = " of the honest clients" if key == "pulls" and facts.liars else ""
         row: list[Any] = [title + honest, number(value)]
@@ -54,6 +56,19 @@ def _beside_plan(facts: RunFacts) -> Html:
             row.append(number(round(limits[key])) if key in limits else "–")
         rows.append(row)
     return table(head, rows, numbers=set(range(1, len(head))), caption="Costs of the run")
+
+
+def _of_visitors(facts: RunFacts) -> list[list[Any]]:
+    """The visitors of a live experiment, and how many of the rewards that count did not come."""
+    found = facts.visitors
+    if found is None:
+        return []
+    rows = [
+        ["visitors who were given an option", number(found.assigned)],
+        ["rewards told", number(found.told)],
+    ]
+    count = [] if facts.costs.pulls is None else [["rewards that count", number(facts.costs.pulls)]]
+    return [*rows, *count, ["of these, filled in as missing", number(found.filled)]]
 
 
 def _explained(facts: RunFacts) -> list[Html]:

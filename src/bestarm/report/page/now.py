@@ -28,7 +28,7 @@ def faults_now(facts: RunFacts) -> Html | None:
     ]
     found += [tag("li", clean(text, 300)) for text in facts.checks[:20]]
     found += [
-        tag("li", f"Round {warning.round}, group ", name(warning.group, 60), f": {clean(warning.text, 300)}")
+        tag("li", warning.place, name(warning.group, 60), f": {clean(warning.text, 300)}")
         for warning in facts.warnings[:20]
     ]
     if facts.broken:

@@ -68,6 +68,9 @@ def top(facts: RunFacts) -> Html:
         counted(n, what)
         for n, what in ((len(facts.groups), "group"), (arms_, "arm"), (len(facts.clients), "client"))
     )
+    if facts.visitors is not None:
+        options = {arm for group in facts.groups for arm in group.arms}
+        size = f"{counted(len(facts.groups), 'site')}, {counted(len(options), 'option')}"
     said = f"{size}. Method: {facts.method.summary}. {facts.coins} {facts.privacy}".rstrip()
     return join(words, tag("p", said, class_="note"))
 
@@ -229,7 +232,10 @@ def _reproduce(facts: RunFacts, attached: Html | None) -> Html:
         parts.append(tag("p", "The same settings on your own scenario:"))
         parts.append(command(f"bestarm run SCENARIO.toml --seed {facts.seed} {_flags(facts)}"))
     elif facts.verdict is not None:
-        text = "Anyone can check the record below; without a seed the run can't be repeated."
+        why = "without a seed the run can't be repeated"
+        if facts.visitors is not None:
+            why = "the visitors can't come again, so the experiment can't be repeated"
+        text = f"Anyone can check the record below; {why}."
         parts.append(tag("p", text))
         parts.append(command(f"bestarm verify {shlex.quote(facts.file)}"))
     seed = "" if facts.seed is None else f", seed {facts.seed}"

@@ -14,7 +14,7 @@ def trust(facts: RunFacts) -> Html:
     """The section about whom to trust."""
     parts: list[Any] = [*_faults(facts), *_liars(facts)]
     for warning in facts.warnings[:50]:
-        text = [f"Round {warning.round}, group ", name(warning.group, 60), f": {warning.text}."]
+        text = [warning.place, name(warning.group, 60), f": {warning.text}."]
         parts.append(tag("p", *text, class_="bad"))
     if facts.dropped:
         parts.append(tag("p", "Dropped by the operator: ", ", ".join(facts.dropped), "."))
@@ -28,6 +28,8 @@ def trust(facts: RunFacts) -> Html:
 
 
 def _faults(facts: RunFacts) -> list[Html]:
+    if not facts.faults and facts.visitors is not None:
+        return []
     if not facts.faults:
         return [tag("p", "No client was proven faulty.")]
     rows: dict[tuple[str, str], list[Any]] = {}
