@@ -109,8 +109,8 @@ def said(
 def rough(value: float | None, percent: bool) -> str:
     """A mean whose interval is not shown, with three digits; a dash if there is none.
 
-    >>> rough(0.68461, True), rough(153.82, False), rough(4.298, False), rough(99.97, False), rough(None, True)
-    ('68.5 %', '154', '4.30', '100', '–')
+    >>> rough(0.68461, True), rough(153.82, False), rough(4.298, False), rough(99.97, False)
+    ('68.5 %', '154', '4.30', '100')
     """
     if value is None:
         return "–"

@@ -33,7 +33,7 @@ def record_schema() -> dict[str, Any]:
     Examples
     --------
     >>> sorted(record_schema()["$defs"])
-    ['Answer', 'Bits', 'Pulls', 'Record', 'RefusedSummary', 'Summary', 'Verdict']
+    ['Answer', 'Bits', 'Pulls', 'Record', 'RefusedSummary', 'Summary', 'Verdict', 'Visitors']
     """
     text = files("bestarm.records").joinpath(FILE).read_text(encoding="utf-8")
     return cast("dict[str, Any]", json.loads(text))
