@@ -119,7 +119,7 @@ def test_a_page_that_waits_says_who_takes_part_and_how_to_start(visit, tmp_path)
         with serving(tmp_path / "f") as url:
             page = visit(url, width)
             hears(page, "Waiting")
-            assert "The server has not started" in page.locator("h1").inner_text()
+            assert page.locator("h1").inner_text() == "Waiting: the server has not started."
             assert "bestarm server" in page.locator("#top pre").inner_text()
             assert "will be wrong with probability at most" in page.locator("#top .card").inner_text()
             assert page.locator("#clients tbody tr").count() == 3

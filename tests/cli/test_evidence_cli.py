@@ -278,4 +278,4 @@ def test_a_unit_in_brackets_is_shown_as_it_is(tmp_path, bestarm, asked):
     done = bestarm("evidence", path, *columns, *asked, "--unit", "[/ms]")
     assert done.returncode == 0, done.stderr
     assert "mean ([/ms])" in done.stdout
-    assert "1.0 [/ms]" in done.stdout
+    assert "1.00 [/ms]" in done.stdout

@@ -120,7 +120,7 @@ def _weight(text: str, flag: str) -> tuple[str, float]:
 
 @app.command()
 def key(folder: Folder, as_json: Json = False) -> int:
-    """Print the secret key that the notices of webhooks are signed with, in hexadecimal."""
+    """Print the secret key that signs webhooks, in hexadecimal."""
     from bestarm.deploy.experiment import folder as place
     from bestarm.deploy.experiment import ledger
 

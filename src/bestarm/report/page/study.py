@@ -96,7 +96,7 @@ def _table(facts: StudyFacts) -> Html:
     kinds = _kinds(facts)
     limits = any(cell.over_limit is not None for cell in facts.cells)
     head = [*facts.varied, "trials", *kinds.values(), *["pulls / limit"] * limits]
-    head += ["wrong", "wrong, 95 %", "undecided"]
+    head += ["wrong (95 %)", "undecided"]
     rows = []
     for cell in facts.cells[:MOST_ROWS]:
         row: list[Any] = [name(value, 60) for value in cell.keys.values()] + [number(cell.trials)]
@@ -105,7 +105,8 @@ def _table(facts: StudyFacts) -> Html:
             row.append(unbroken(_mean(cost)))
         row += [number(cell.over_limit, 3)] * limits
         span = cell.error_interval
-        row += [number(cell.errors), "–" if span is None else unbroken(_rates(span))]
+        between = "" if span is None else f" ({_rates(span)})"
+        row.append(unbroken(f"{number(cell.errors)}{between}"))
         rows.append([*row, number(cell.undecided)])
     kept = table(
         head, rows, numbers=set(range(len(facts.varied), len(head))), caption="Means of each combination"
