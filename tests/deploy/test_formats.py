@@ -164,7 +164,7 @@ def test_an_experiment_of_an_earlier_format_is_finished(tmp_path):
         filled = [site.filled for site in experiment.status.sites]
         assert filled == [4, 1]
         assert experiment.ask("north", key="visit 1") == experiment.ask("north", key="visit 1")
-        assert experiment.status.assigned == 150, "the key was used before the stop"
+        assert experiment.status.assigned == 151, "keys are forgotten after seven days"
         while experiment.verdict is None:
             for site in ("north", "Süd"):
                 given = experiment.ask(site)

@@ -267,7 +267,7 @@ def test_a_record_and_a_study_can_be_drawn(case, records):
     keys = {**case.keys, "vary": {"delta": [0.1, 0.2]}}
     del keys["delta"]
     axes = ba.study(case.problem, trials=2, seed=3, workers=1, **keys).plot()
-    assert axes.get_xlabel() == "delta"
+    assert axes.get_xlabel() == "δ"
     assert len(axes.lines[0].get_xdata()) == 2
     pyplot.close("all")
 

@@ -253,7 +253,7 @@ BAD_DATA = {
     "short row": (COLUMNS, CSV + "A,x\n", "line 7.*2 cells"),
     "empty name": (COLUMNS, CSV.replace("B,z", "B,"), 'line 5.*"place" is empty'),
     "empty file": (COLUMNS, "", "empty"),
-    "no rows": (COLUMNS + "where = { year = 1999 }", CSV, "no row is left"),
+    "no rows": (COLUMNS + "where = { year = 1999 }", CSV, 'no row has year = "1999". Expected one of'),
     "min_count": (COLUMNS + "min_count = 100", CSV, "Lower min_count"),
     "unknown key": (COLUMNS + "rewards = 'x'", CSV, r'"rewards".*"reward"'),
     "no reward": ('group="city"\narm="place"', CSV, "which columns"),

@@ -193,7 +193,7 @@ def run_cells(
     if watch:
         watch(StudyProgress(done, total))
     try:
-        with _executor(executor, workers, len(todo), cells) as pool:
+        with _interrupted_once(), _executor(executor, workers, len(todo), cells) as pool:
             _run(cells, seed, todo, pool, take)
     except KeyboardInterrupt:
         raise StudyInterrupted(log.path if log else None) from None
@@ -228,7 +228,7 @@ def _executor(
             fix='Start the study under `if __name__ == "__main__":`, or use workers=1',
         ) from None
     except BaseException:
-        # Blocks are pure, so unfinished work can be discarded. A second Ctrl-C must not hang.
+        # Blocks are pure, so unfinished work can be discarded.
         with _deaf_to_interrupts():
             for process in list(getattr(pool, "_processes", None) or {}):
                 with contextlib.suppress(ProcessLookupError):
@@ -236,6 +236,25 @@ def _executor(
             pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
+
+
+@contextlib.contextmanager
+def _interrupted_once() -> Iterator[None]:
+    """Ignore Ctrl-C after the first one: a second one could skip the end of the worker processes."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+
+    def once(*facts: Any) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        before(*facts)
+
+    signal.signal(signal.SIGINT, once)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

@@ -641,7 +641,7 @@ def test_each_reward_source_serves_a_client_and_its_errors_reach_the_operator(tm
     notes = {note.client: note.text for note in found.notes}
     assert set(notes) == {"g-1", "g-2", "h-1", "h-2", "h-3"}
     assert notes["h-1"] == notes["h-3"] == REDRAWN
-    assert "gave a reward of 7.0" in notes["g-1"]
+    assert "gave a reward out of bounds" in notes["g-1"]
     assert "gave up after 5 attempts" in notes["g-2"]
     assert "all 20 rewards were played" in notes["h-2"]
     check_pulls(tmp_path / "f", mine)
