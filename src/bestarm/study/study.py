@@ -233,6 +233,8 @@ def _executor(
             for process in list(getattr(pool, "_processes", None) or {}):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
+            if (results := getattr(pool, "_result_queue", None)) is not None:
+                results._writer.close()  # else half a result, of a killed worker, is waited for for ever
             pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
