@@ -30,7 +30,7 @@ LONGEST_LINE_SECONDS = 3600.0  # the pause doubles up to this while nothing chan
 
 
 def told(note: Note) -> str:
-    """What a client told the operator, when, and whether it has gone on since."""
+    """What a client told the operator, when, and whether it has continued since."""
     since = "; it has sent messages since" if note.later else ""
     return f"{note.client} said (in round {note.round}{since}): {note.text}"
 
